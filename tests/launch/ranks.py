@@ -99,7 +99,7 @@ def leftovers():
     if sysv.exists():
         rows = [line.split() for line in sysv.read_text().splitlines()[1:]]
         segments |= {"sysv " + row[1] for row in rows
-                     if int(row[3]) > mmap.PAGESIZE and not os.path.exists(f"/proc/{row[4]}")}  # its creator is gone
+                     if int(row[3]) != mmap.PAGESIZE and not os.path.exists(f"/proc/{row[4]}")}  # its creator is gone
     tokens = pathlib.Path(tempfile.gettempdir()).glob(f"distattn-{os.geteuid()}-*.token")
     return segments | {str(token) for token in tokens}
 

