@@ -23,12 +23,12 @@ import os
 import pathlib
 import secrets
 import socket
-import subprocess
 import sys
 import tempfile
 
 import numpy as np
 import torch
+from turns import Process, add_system_options, chosen_systems
 
 RANK = pathlib.Path(__file__).with_name("context_parallel_rank.py")
 SYSTEMS = ("distattn", "distattn, placed", "all-gather + SDPA", "Ulysses + SDPA", "ring-attention-pytorch")
@@ -101,10 +101,7 @@ class Processes:
     def __init__(self, python, system, case, ranks, exact):
         common = {"WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(),
                   "DISTATTN_TOKEN": secrets.token_hex(8), "OMP_NUM_THREADS": 1, "MKL_NUM_THREADS": 1}
-        self.each = [subprocess.Popen([python, str(RANK), system, case.json(), str(exact)], stdin=subprocess.PIPE,
-                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                      env={**os.environ, **{name: str(value) for name, value in
-                                                            {**common, "RANK": rank, "LOCAL_RANK": rank}.items()}})
+        self.each = [Process([python, RANK, system, case.json(), exact], **common, RANK=rank, LOCAL_RANK=rank)
                      for rank in range(ranks)]
         try:
             answers = self.answers()
@@ -113,29 +110,18 @@ class Processes:
         self.skipped = next((answer["skipped"] for answer in answers if "skipped" in answer), None)
 
     def answers(self):
-        lines = [process.stdout.readline() for process in self.each]
-        for line, process in zip(lines, self.each):
-            if not line:
-                raise RuntimeError((process.stderr.read().strip().splitlines() or ["ended"])[-1])
-        return [json.loads(line) for line in lines]
+        return [process.answer() for process in self.each]
 
     def tell(self, word):
         for process in self.each:
-            process.stdin.write(word + "\n")
-            process.stdin.flush()
+            process.say(word)
         return self.answers()
 
     def end(self):
         for process in self.each:
-            process.stdin.close()
+            process.close()
         for process in self.each:
-            try:
-                process.wait(timeout=30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            process.stdout.close()
-            process.stderr.close()
+            process.wait()
 
 
 def start(case, ranks, exact, systems, pythons):
@@ -184,14 +170,10 @@ def main():
     parser.add_argument("--ranks", default="2,4")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="", help="cases whose name holds this")
-    parser.add_argument("--without", action="append", default=[], help="a system to leave out")
-    parser.add_argument("--python", action="append", default=[], help="SYSTEM=INTERPRETER of a system's own environment")
+    add_system_options(parser)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    pythons = dict(given.rsplit("=", 1) for given in arguments.python)
-    if unknown := {*pythons, *arguments.without} - set(SYSTEMS):
-        parser.error(f"{unknown.pop()} is no system (unknown): choose one of {', '.join(SYSTEMS)}")
-    systems = [system for system in SYSTEMS if system not in arguments.without]
+    systems, pythons = chosen_systems(parser, arguments, SYSTEMS)
     print(f"PyTorch {torch.__version__}, {len(os.sched_getaffinity(0))} cores, load {os.getloadavg()[0]:.1f}",
           file=sys.stderr)
     results = []

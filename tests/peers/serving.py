@@ -24,6 +24,8 @@ import pathlib
 import subprocess
 import sys
 
+from turns import Process, add_system_options, chosen_systems
+
 SYSTEM = pathlib.Path(__file__).with_name("serving_system.py")
 SYSTEMS = ("PyTorch", "vLLM", "zentorch", "OpenVINO")
 HEADS, KV_HEADS, DIM = 32, 8, 128
@@ -77,29 +79,19 @@ class Ours:
 
 
 class Theirs:
-    """A process of another system's interpreter, which does what it is told."""
+    """A process of another system's interpreter."""
 
     def __init__(self, python, system, mix):
         given = json.dumps({"requests": mix.requests, "page": mix.page, "heads": HEADS, "kv_heads": KV_HEADS, "dim": DIM})
-        threads = str(len(os.sched_getaffinity(0)))
-        self.process = subprocess.Popen([python, str(SYSTEM), system, given], stdin=subprocess.PIPE, text=True,
-                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                        env={**os.environ, "OMP_NUM_THREADS": threads})
+        self.process = Process([python, SYSTEM, system, given], OMP_NUM_THREADS=len(os.sched_getaffinity(0)))
         try:
-            self.skipped = self.answer().get("skipped")
+            self.skipped = self.process.answer().get("skipped")
         except RuntimeError as error:
             self.skipped = str(error)
 
-    def answer(self):
-        line = self.process.stdout.readline()
-        if not line:
-            raise RuntimeError((self.process.stderr.read().strip().splitlines() or ["ended"])[-1])
-        return json.loads(line)
-
     def tell(self, word):
-        self.process.stdin.write(word + "\n")
-        self.process.stdin.flush()
-        return self.answer()
+        self.process.say(word)
+        return self.process.answer()
 
     def run(self):
         return self.tell("run")
@@ -108,14 +100,8 @@ class Theirs:
         return self.tell("error")["error"]
 
     def end(self):
-        self.process.stdin.close()
-        try:
-            self.process.wait(timeout=30)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self.process.stdout.close()
-        self.process.stderr.close()
+        self.process.close()
+        self.process.wait()
 
 
 def compare(binary, mix, systems, pythons, rounds):
@@ -154,14 +140,10 @@ def main():
     parser.add_argument("binary")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="", help="mixes whose name holds this")
-    parser.add_argument("--without", action="append", default=[], help="a system to leave out")
-    parser.add_argument("--python", action="append", default=[], help="SYSTEM=INTERPRETER of a system's own environment")
+    add_system_options(parser)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    pythons = dict(given.rsplit("=", 1) for given in arguments.python)
-    if unknown := {*pythons, *arguments.without} - set(SYSTEMS):
-        parser.error(f"{unknown.pop()} is no system (unknown): choose one of {', '.join(SYSTEMS)}")
-    systems = [system for system in SYSTEMS if system not in arguments.without]
+    systems, pythons = chosen_systems(parser, arguments, SYSTEMS)
     print(f"{len(os.sched_getaffinity(0))} cores, load {os.getloadavg()[0]:.1f}", file=sys.stderr)
     results = []
     if not arguments.json:
