@@ -6,9 +6,10 @@ function(distattn_room name)
   set_property(GLOBAL APPEND PROPERTY DISTATTN_ROOMS distattn_${name})
 endfunction()
 
-# The same for what the library does without, and its command and tests link.
+# The same for what the library does without, and its command and tests link. OWN_OPTIONS: it is not compiled as other
+# rooms are.
 function(distattn_objects name)
-  cmake_parse_arguments(ROOM "" "" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(ROOM "OWN_OPTIONS" "" "SOURCES;LINK" ${ARGN})
   set(target distattn_${name})
   add_library(${target} OBJECT ${ROOM_SOURCES})
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}" PUBLIC
@@ -19,6 +20,24 @@ function(distattn_objects name)
   set_target_properties(${target} PROPERTIES CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden
     VISIBILITY_INLINES_HIDDEN ON)
   distattn_warnings(${target})
+  if("fmt::fmt" IN_LIST ROOM_LINK AND NOT ROOM_OWN_OPTIONS)
+    distattn_read_once(${target} distattn_text)
+  endif()
+endfunction()
+
+# distattn_read_once(<target> [<like>]): builds that compile several files at once read once what nearly every file
+# includes, for all targets of the options of <like>. Other builds show what a file forgot to include.
+function(distattn_read_once target)
+  if(NOT CMAKE_UNITY_BUILD)
+    return()
+  endif()
+  if(ARGC GREATER 1 AND NOT target STREQUAL ARGV1)
+    target_precompile_headers(${target} REUSE_FROM ${ARGV1})
+    return()
+  endif()
+  target_precompile_headers(${target} PRIVATE <algorithm> <array> <atomic> <chrono> <cmath> <cstdint> <cstring>
+    <filesystem> <functional> <limits> <map> <memory> <mutex> <numeric> <optional> <set> <span> <string> <string_view>
+    <thread> <tuple> <utility> <variant> <vector> <fmt/format.h> <fmt/ranges.h> <nlohmann/json.hpp>)
 endfunction()
 
 function(distattn_warnings target)

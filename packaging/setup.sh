@@ -73,12 +73,16 @@ if [[ -n ${DISTATTN_STRICT:-} ]]; then
   for option in KOKKOS UCX PMIX BLAS; do strict+=("-DDISTATTN_WITH_$option=ON"); done
 fi
 
-# A first look where no GPU can be used does not wait for CUDA kernels; whoever builds everything gets them.
+# A first look does not wait for CPU kernels that this processor does not use, nor for CUDA kernels where no GPU can be
+# used; whoever builds everything gets them.
 quick=()
 if [[ $# -eq 0 ]]; then
-  quick=(-DDISTATTN_LEFT_OUT_CUDA=)
-elif [[ ! -e build/build.ninja && ! -e /dev/nvidiactl && ! -e /dev/dxg ]]; then
-  quick=("-DDISTATTN_LEFT_OUT_CUDA=no GPU was there when distattn was built, packaging/setup.sh builds it nevertheless")
+  quick=(-DDISTATTN_LEFT_OUT_CUDA= -DDISTATTN_CPU_KERNELS=ALL)
+elif [[ ! -e build/build.ninja ]]; then
+  quick=(-DDISTATTN_CPU_KERNELS=NATIVE)
+  if [[ ! -e /dev/nvidiactl && ! -e /dev/dxg ]]; then
+    quick+=("-DDISTATTN_LEFT_OUT_CUDA=no GPU was there when distattn was built, packaging/setup.sh builds it nevertheless")
+  fi
 fi
 
 configure() {

@@ -55,9 +55,14 @@ std::string pair_speed_text(double speed) {
          " products of bf16 in the time of one of fp32";
 }
 
+constexpr const char* left_out = "this build left it out by DISTATTN_CPU_KERNELS=NATIVE";
+
+/// Of those that are built.
 std::string names(const std::vector<InstructionSet>& sets) {
   std::string all;
-  for (const auto& set : sets) all += (all.empty() ? "" : ", ") + set.name;
+  for (const auto& set : sets) {
+    if (set.why_not != left_out) all += (all.empty() ? "" : ", ") + set.name;
+  }
   return all;
 }
 
@@ -86,6 +91,11 @@ Choice widest(const std::vector<InstructionSet>& sets) {
     if (speed >= least_pair_speed) return {set, reason + ", with " + pair_speed_text(speed)};
     passed_over = " but for " + set.name + ", which has " + pair_speed_text(speed);
   }
+  if (sets.back().kernels == nullptr) {
+    throw Error(ErrorKind::environment,
+                "CPU kernels cannot run here (built by DISTATTN_CPU_KERNELS=NATIVE for others: " + names(sets) +
+                    "): build with DISTATTN_CPU_KERNELS=ALL");
+  }
   return {sets.back(), reason + passed_over};
 }
 
@@ -104,18 +114,20 @@ const Choice& choice() {
 
 std::vector<InstructionSet> instruction_sets() {
   std::vector<InstructionSet> sets;
-#if defined(__x86_64__)
   const auto add = [&](const char* name, const VectorKernels& kernels, const VectorKernels* pairs,
                        std::string missing) {
+    const VectorKernels& own = pairs != nullptr ? *pairs : kernels;
+    if (own.attend_pass == nullptr) missing = left_out;
     const bool has = missing.empty();
     sets.push_back({name, has ? &kernels : nullptr, has ? pairs : nullptr, std::move(missing)});
   };
+#if defined(__x86_64__)
   add("amx", isa_avx512::vector_kernels, &isa_amx::vector_kernels, missing_amx());
   add("avx512_bf16", isa_avx512::vector_kernels, &isa_avx512_bf16::vector_kernels, missing_avx512_bf16());
   add("avx512", isa_avx512::vector_kernels, nullptr, missing_avx512());
   add("avx2", isa_avx2::vector_kernels, nullptr, missing_avx2());
 #endif
-  sets.push_back({"generic", &isa_generic::vector_kernels, nullptr, ""});
+  add("generic", isa_generic::vector_kernels, nullptr, "");
   return sets;
 }
 

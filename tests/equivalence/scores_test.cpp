@@ -38,7 +38,7 @@ Problem problem_with(double softcap, bool sink_logits) {
 }
 
 /// Those that compute caps and sinks.
-std::vector<std::string> host_backends() {
+std::vector<std::string> backends_of_scores() {
   Problem scored{.seq_q = 8, .seq_kv = 8, .head_dim = 8, .value_dim = 8};
   scored.scores.softcap = 1;
   scored.scores.sink_logits = true;
@@ -58,7 +58,7 @@ std::vector<std::string> host_backends() {
 int check_scores(const Problem& problem, int ranks, double most) {
   const Inputs inputs(problem, scores_seed);
   const ExactResult exact = test::exact_of(inputs);
-  std::vector<std::string> backends = host_backends();
+  std::vector<std::string> backends = backends_of_scores();
   std::erase_if(backends, [&](const std::string& backend) {
     return !make_device(backend, {})->why_not(problem, Pass::backward).empty();
   });
@@ -104,7 +104,7 @@ TEST_CASE("a row that sees no key has its sink alone") {
   Problem problem = problem_with(0, true);
   problem.mask = band_mask({{0, 20, 0, 20, 0, unbounded}, {30, 61, 10, 45, -5, 17}});
   const Inputs inputs(problem, scores_seed);
-  for (const std::string& backend : host_backends()) {
+  for (const std::string& backend : backends_of_scores()) {
     ShardedRun run;
     run.backend = backend;
     run.ranks = 3;
@@ -128,7 +128,7 @@ TEST_CASE("gradients of keys that share a component are right where those of a r
     Inputs inputs(problem, scores_seed);
     inputs.add(3, 0, 40);
     const ExactResult exact = test::exact_of(inputs);
-    for (const std::string& backend : host_backends()) {
+    for (const std::string& backend : backends_of_scores()) {
       for (const char* schedule : {"zigzag-ring", "burst", "attention2d"}) {
         ShardedRun run;
         run.backend = backend;

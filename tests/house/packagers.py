@@ -94,11 +94,15 @@ def caches_are_asked_for(scratch):
 
 
 def what_is_left_out_says_why(scratch):
-    """As the quickstart does where no GPU is."""
+    """As the quickstart does where no GPU is, for this processor alone."""
     folder = scratch / "left-out"
     output = run_well(CMAKE, "-S", SOURCE, "-B", folder, "-G", "Ninja", "-DDISTATTN_BUILD_TESTS=OFF",
-                      "-DDISTATTN_LEFT_OUT_CUDA=nobody asked")
+                      "-DDISTATTN_LEFT_OUT_CUDA=nobody asked", "-DDISTATTN_CPU_KERNELS=NATIVE")
     expect("DISTATTN_WITH_CUDA=AUTO: OFF nobody asked" in output, f"CUDA is not left out:\n{output}")
+    compiled = commands(folder, "distattn")
+    for kernels in ("vector_kernels.cpp", "absent_kernels.cpp"):
+        expect(kernels in compiled, f"no instruction set has {kernels}")
+    refused(scratch / "some", "DISTATTN_CPU_KERNELS=SOME is not an option", "-DDISTATTN_CPU_KERNELS=SOME")
 
 
 with tempfile.TemporaryDirectory() as folder:
