@@ -28,7 +28,7 @@ import tempfile
 
 import numpy as np
 import torch
-from turns import Process, add_system_options, chosen_systems
+from turns import Process, add_system_options, chosen_systems, of_ours, ratio_text
 
 RANK = pathlib.Path(__file__).with_name("context_parallel_rank.py")
 SYSTEMS = ("distattn", "distattn, placed", "all-gather + SDPA", "Ulysses + SDPA", "ring-attention-pytorch")
@@ -186,11 +186,11 @@ def main():
             for ranks in map(int, arguments.ranks.split(",")):
                 measured = compare(case, ranks, exact, systems, pythons, arguments.rounds)
                 for system, row in measured.items():
-                    ratio = row["seconds"] / measured["distattn"]["seconds"]
+                    ratio = of_ours(row, measured)
                     results.append({"case": case.name, "ranks": ranks, "system": system, "ratio": ratio, **row})
                     if not arguments.json:
                         print(f"| {case.name} | {ranks} | {system} | {row['forward_s']:.2f} s | {row['seconds']:.2f} s | "
-                              f"{ratio:.2f} x | {row['peak_bytes'] / 2**20:.0f} MiB | "
+                              f"{ratio_text(ratio)} | {row['peak_bytes'] / 2**20:.0f} MiB | "
                               f"{row['sent_bytes'] / 2**20:.0f} MiB | {row['error']:.1e} | {row['gradient_error']:.1e} |",
                               flush=True)
     if arguments.json:

@@ -24,7 +24,7 @@ import pathlib
 import subprocess
 import sys
 
-from turns import Process, add_system_options, chosen_systems
+from turns import Process, add_system_options, chosen_systems, of_ours, ratio_text
 
 SYSTEM = pathlib.Path(__file__).with_name("serving_system.py")
 SYSTEMS = ("PyTorch", "vLLM", "zentorch", "OpenVINO")
@@ -151,11 +151,11 @@ def main():
     for mix in (mix for mix in MIXES if arguments.only in mix.name):
         found = compare(arguments.binary, mix, systems, pythons, arguments.rounds)
         for system, row in found.items():
-            ratio = row["seconds"] / found["distattn"]["seconds"]
+            ratio = of_ours(row, found)
             results.append({"mix": mix.name, "page": mix.page, "system": system, "ratio": ratio, **row})
             if not arguments.json:
                 print(f"| {mix.name} | {mix.page} | {system} | {row['form']} | {1e3 * row['seconds']:.1f} ms | "
-                      f"{ratio:.2f} x | {row['error']:.1e} |", flush=True)
+                      f"{ratio_text(ratio)} | {row['error']:.1e} |", flush=True)
     if arguments.json:
         print(json.dumps(results, indent=2))
 

@@ -49,3 +49,13 @@ def chosen_systems(parser, arguments, systems):
     if unknown := {*pythons, *arguments.without} - set(systems):
         parser.error(f"{unknown.pop()} is no system (unknown): choose one of {', '.join(systems)}")
     return [system for system in systems if system not in arguments.without], pythons
+
+
+def of_ours(row, measured):
+    """Seconds as a multiple of ours; None if ours was left out or did not run."""
+    ours = measured.get("distattn")
+    return row["seconds"] / ours["seconds"] if ours else None
+
+
+def ratio_text(ratio):
+    return "–" if ratio is None else f"{ratio:.2f} x"
