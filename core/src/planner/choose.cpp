@@ -222,7 +222,7 @@ class Search {
     std::copy_if(trials.begin(), trials.end(), std::back_inserter(some),
                  [pass](const Trial& trial) { return trial.pass == pass; });
     std::stable_sort(some.begin(), some.end(), faster);
-    some.resize(std::min(some.size(), count));
+    if (some.size() > count) some.erase(some.begin() + static_cast<std::ptrdiff_t>(count), some.end());
     return some;
   }
 
