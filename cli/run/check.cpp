@@ -11,51 +11,11 @@
 #include "cli/run/all_gather.hpp"
 #include "cli/run/head_results.hpp"
 #include "cli/run/inputs.hpp"
-#include "cli/tools/oracle.hpp"
+#include "cli/run/shared_oracle.hpp"
 #include "distattn/choose.hpp"
-#include "distattn/host_resources.hpp"
 
 namespace distattn::cli {
 namespace {
-
-/// Some heads of one sequence of an input, as a whole tensor.
-class Slice {
- public:
-  Slice(const Inputs& inputs, Tensor tensor, std::int64_t b, std::int64_t first_head, std::int64_t heads, DType dtype)
-      : view_{dense_view<const std::byte>(nullptr, dtype, 1, inputs.tokens(tensor), heads, inputs.dim(tensor))} {
-    const std::size_t row = static_cast<std::size_t>(heads * inputs.dim(tensor)) * size_of(dtype);
-    bytes_.resize(static_cast<std::size_t>(inputs.tokens(tensor)) * row);
-    for (std::int64_t s = 0; s < inputs.tokens(tensor); ++s) {
-      inputs.read(tensor, b, s, first_head, heads, dtype, bytes_.data() + static_cast<std::size_t>(s) * row);
-    }
-    view_.data = bytes_.data();
-  }
-  const ConstTensorView& view() const { return view_; }
-
- private:
-  std::vector<std::byte> bytes_;
-  ConstTensorView view_;
-};
-
-/// What the results of one sequence and key head, and of the query heads that share it, should be in float64: `one` is
-/// the problem of these alone.
-ExpectedResult expected_of(const Problem& one, const Rounding& rounding, const Inputs& inputs, std::int64_t b,
-                           std::int64_t kv_head, Passes passes, int threads) {
-  const std::int64_t group = one.heads;
-  const Slice q(inputs, Tensor::q, b, kv_head * group, group, one.dtype);
-  const Slice k(inputs, Tensor::k, b, kv_head, 1, one.dtype), v(inputs, Tensor::v, b, kv_head, 1, one.dtype);
-  const DrawnFrom drawn{.seed = inputs.dropout_seed(),
-                        .heads = static_cast<int>(inputs.shape().heads),
-                        .first_batch = b,
-                        .first_head = kv_head * group};
-  std::span<const double> logits = inputs.sink_logits();
-  if (!logits.empty()) logits = logits.subspan(index(kv_head * group), index(group));
-  if (passes == Passes::forward) {
-    return expected_attention(one, rounding, q.view(), k.view(), v.view(), {}, threads, logits, drawn);
-  }
-  const Slice d_o(inputs, Tensor::d_o, b, kv_head * group, group, one.dtype);
-  return expected_attention(one, rounding, q.view(), k.view(), v.view(), d_o.view(), threads, logits, drawn);
-}
 
 /// Whether parts of results are sent in the wire's type.
 bool results_travel(const AttentionPlan& plan, Passes passes) {
@@ -217,22 +177,16 @@ Errors check_results(World& world, const AttentionPlan& plan, const Inputs& inpu
                      const std::vector<RankTensors>& here, Passes passes) {
   const Sharding& sharding = plan.outline(Pass::forward).sharding;
   const Problem& problem = sharding.problem;
-  const int threads = world.in_process() ? usable_cores() : world.cores();
   const MaskGroups groups = groups_of(problem);
   const int merges = plan.counts(Pass::forward).steps;  // a result goes through no more of them
   const Rounding rounding = rounding_of(problem, merges, results_travel(plan, passes));
   std::array<Comparison, all_results.size()> compared;
-  Problem one = problem;
-  one.batch = one.kv_heads = 1;
-  one.heads = problem.heads_per_kv();
+  SharedOracle oracle(world, problem, rounding, inputs, passes);
   ExpectedHeads sinks(index(problem.heads)), tops(index(problem.batch * problem.heads));
   for (std::int64_t b = 0; b < problem.batch; ++b) {
     for (std::int64_t kv_head = 0; kv_head < problem.kv_heads; ++kv_head) {
-      if (!problem.alibi_slopes.empty()) {
-        const auto first = problem.alibi_slopes.begin() + kv_head * one.heads;
-        one.alibi_slopes.assign(first, first + one.heads);
-      }
-      const ExpectedResult expected = expected_of(one, rounding, inputs, b, kv_head, passes, threads);
+      const Problem one = head_group(problem, kv_head);
+      const ExpectedResult expected = oracle.next();
       add_heads(expected, b, kv_head * one.heads, problem.heads, sinks, tops);
       Judge judge(one, groups, expected);
       for (const RankTensors& local : here) judge_rank(local, sharding, one, b, kv_head, passes, judge);

@@ -50,8 +50,8 @@ struct Errors {
   const ResultError& worst(Pass pass) const;
 };
 
-/// Goes key head by key head, so that the oracle holds one head group's tensors at a time. Every process checks the
-/// rows of its ranks. Collective.
+/// Goes key head by key head, so that the oracle holds one head group's tensors at a time. Processes share the oracle's
+/// work, and every process checks the rows of its ranks. Collective.
 Errors check_results(World& world, const AttentionPlan& plan, const Inputs& inputs,
                      const std::vector<RankTensors>& here, Passes passes);
 
