@@ -28,7 +28,7 @@ endfunction()
 # distattn_read_once(<target> [<like>]): builds that compile several files at once read once what nearly every file
 # includes, for all targets of the options of <like>. Other builds show what a file forgot to include.
 function(distattn_read_once target)
-  if(NOT CMAKE_UNITY_BUILD)
+  if(NOT CMAKE_UNITY_BUILD OR CMAKE_CXX_FLAGS MATCHES "-fsanitize")  # which some targets have more of
     return()
   endif()
   if(ARGC GREATER 1 AND NOT target STREQUAL ARGV1)
