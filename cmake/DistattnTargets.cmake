@@ -6,10 +6,9 @@ function(distattn_room name)
   set_property(GLOBAL APPEND PROPERTY DISTATTN_ROOMS distattn_${name})
 endfunction()
 
-# The same for what the library does without, and its command and tests link. OWN_OPTIONS: it is not compiled as other
-# rooms are.
+# The same for what the library does without, and its command and tests link.
 function(distattn_objects name)
-  cmake_parse_arguments(ROOM "OWN_OPTIONS" "" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(ROOM "" "" "SOURCES;LINK" ${ARGN})
   set(target distattn_${name})
   add_library(${target} OBJECT ${ROOM_SOURCES})
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}" PUBLIC
@@ -20,19 +19,19 @@ function(distattn_objects name)
   set_target_properties(${target} PROPERTIES CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden
     VISIBILITY_INLINES_HIDDEN ON)
   distattn_warnings(${target})
-  if("fmt::fmt" IN_LIST ROOM_LINK AND NOT ROOM_OWN_OPTIONS)
-    distattn_read_once(${target} distattn_text)
+  if("fmt::fmt" IN_LIST ROOM_LINK)  # kernels, which are compiled in other ways, make no texts
+    distattn_read_once(${target})
   endif()
 endfunction()
 
-# distattn_read_once(<target> [<like>]): builds that compile several files at once read once what nearly every file
-# includes, for all targets of the options of <like>. Other builds show what a file forgot to include.
+# distattn_read_once(<room>): builds that compile several files at once read once what nearly every file includes, in the
+# first room, text, for all of its options. Other builds show what a file forgot to include.
 function(distattn_read_once target)
-  if(NOT CMAKE_UNITY_BUILD OR CMAKE_CXX_FLAGS MATCHES "-fsanitize")  # which some targets have more of
+  if(NOT CMAKE_UNITY_BUILD OR CMAKE_CXX_FLAGS MATCHES "-fsanitize")  # fuzzers add one to some rooms, which clang refuses
     return()
   endif()
-  if(ARGC GREATER 1 AND NOT target STREQUAL ARGV1)
-    target_precompile_headers(${target} REUSE_FROM ${ARGV1})
+  if(NOT target STREQUAL "distattn_text")
+    target_precompile_headers(${target} REUSE_FROM distattn_text)
     return()
   endif()
   target_precompile_headers(${target} PRIVATE <algorithm> <array> <atomic> <chrono> <cmath> <cstdint> <cstring>
