@@ -1,7 +1,6 @@
 #include "cli/run/shared_oracle.hpp"
 
 #include <algorithm>
-#include <array>
 #include <span>
 #include <utility>
 #include <vector>
