@@ -77,7 +77,7 @@ fi
 # used; whoever builds everything gets them.
 quick=()
 if [[ $# -eq 0 ]]; then
-  quick=(-DDISTATTN_LEFT_OUT_CUDA= -DDISTATTN_CPU_KERNELS=ALL)
+  [[ $preset != release ]] || quick=(-DDISTATTN_LEFT_OUT_CUDA= -DDISTATTN_CPU_KERNELS=ALL)
 elif [[ ! -e build/build.ninja ]]; then
   quick=(-DDISTATTN_CPU_KERNELS=NATIVE)
   if [[ ! -e /dev/nvidiactl && ! -e /dev/dxg ]]; then

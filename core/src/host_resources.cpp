@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <chrono>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -90,7 +92,21 @@ HostResources host_resources() {
   return host;
 }
 
-int usable_cores() { return host_resources().cores(); }
+int usable_cores() {
+  // Every loop that may take threads asks. Files of control groups take longer to read than a short loop to run.
+  using Clock = std::chrono::steady_clock;
+  struct Quota {
+    double processors;
+    Clock::time_point read;
+  };
+  thread_local std::optional<Quota> known;  // a lock might be held when the process is forked
+  HostResources host;
+  host.processors = beyond_place(affinity(), openmp_places());
+  if (!known || Clock::now() - known->read > std::chrono::seconds(1))
+    known = Quota{group_limits().processors, Clock::now()};
+  host.quota = known->processors;
+  return host.cores();
+}
 std::int64_t usable_memory_bytes() { return host_resources().memory_bytes(); }
 
 void leave_openmp_place() noexcept {

@@ -89,7 +89,9 @@ class Oracle {
       resize(exact_.dq, exact_.dq_norms, rows, q_.dim);
       resize(exact_.dk, exact_.dk_norms, key_rows, k_.dim);
       resize(exact_.dv, exact_.dv_norms, key_rows, v_.dim);
-      for (int thread = 0; thread < team_.size(); ++thread) {
+      // Of a thread without work they would be as large as of the others.
+      const std::int64_t working = std::min<std::int64_t>(team_.size(), items_of_group());
+      for (std::int64_t thread = 0; thread < std::max<std::int64_t>(1, working); ++thread) {
         gradients_.emplace_back(k_.tokens, k_.dim, v_.dim);
       }
     }
@@ -105,6 +107,9 @@ class Oracle {
   bool has_gradients() const { return d_o_.dim != 0; }
   bool has_sinks() const { return attention_.scores.sink_logits; }
 
+  /// Blocks of queries of the query heads of a key head.
+  std::int64_t items_of_group() const { return q_.heads / k_.heads * std::ssize(bands_); }
+
   static void resize(std::vector<double>& values, RowNorms& norms, std::int64_t rows, int dim) {
     values.resize(index(rows * dim));
     norms.allowed.resize(index(rows));
@@ -113,14 +118,14 @@ class Oracle {
 
   /// The query heads of one key head. Which thread takes which rows is fixed, and so is the order of every sum.
   void compute_group(std::int64_t b, std::int64_t kv) {
-    const std::int64_t row = k_.row(b, kv, 0), group = q_.heads / k_.heads, blocks = std::ssize(bands_);
+    const std::int64_t row = k_.row(b, kv, 0), group = q_.heads / k_.heads, items = items_of_group();
     const OracleKeys keys{k_.at(row), v_.at(row), k_.norms.data() + row, v_.norms.data() + row,
                           k_.dim,     v_.dim,     attention_.scores};
     team_.run([&](int thread) {
       OracleRow oracle(keys, rounding_);
-      KeyGradients* const gradients = has_gradients() ? &gradients_[index(thread)] : nullptr;
+      KeyGradients* const gradients = has_gradients() && thread < items ? &gradients_[index(thread)] : nullptr;
       if (gradients != nullptr) gradients->clear();
-      for (std::int64_t item = thread; item < group * blocks; item += team_.size()) {
+      for (std::int64_t item = thread; item < items; item += team_.size()) {
         compute_block(oracle, b, kv * group + item % group, item / group, gradients);
         if (gradients != nullptr) gradients->flush();
       }

@@ -113,7 +113,11 @@ class Machine {
   std::uint32_t launches_ = 0;
 };
 
-Machine& machine();
+/// Inlined: every access of a kernel begins with it.
+inline Machine& machine() {
+  static Machine machine;
+  return machine;
+}
 
 /// Held while a kernel runs.
 std::mutex& machine_mutex();

@@ -37,11 +37,20 @@ struct IndexRange {
   DISTATTN_HOST_DEVICE constexpr bool empty() const { return end <= begin; }
 };
 
+/// a / b. Processors of before 2020 divide numbers of 64 bits in three times as long as those of 32, which most are.
+DISTATTN_HOST_DEVICE constexpr std::int64_t quotient(std::int64_t a, std::int64_t b) {
+#if !defined(__CUDA_ARCH__)
+  if (((a | b) >> 32) == 0) return static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b);
+#endif
+  return a / b;
+}
 DISTATTN_HOST_DEVICE constexpr std::int64_t floor_div(std::int64_t a, std::int64_t b) {
-  return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
+  const std::int64_t q = quotient(a, b);
+  return q - (q * b != a && (a < 0) != (b < 0) ? 1 : 0);
 }
 DISTATTN_HOST_DEVICE constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
-  return a / b + (a % b != 0 && (a < 0) == (b < 0) ? 1 : 0);
+  const std::int64_t q = quotient(a, b);
+  return q + (q * b != a && (a < 0) == (b < 0) ? 1 : 0);
 }
 
 /// Indices of `run` whose positions lie in [begin, end).

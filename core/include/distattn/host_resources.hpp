@@ -50,8 +50,9 @@ struct HostResources {
 
 HostResources host_resources();
 
-/// cores() and memory_bytes() of host_resources().
+/// cores() of host_resources(), where the quota may be that of a second ago.
 int usable_cores();
+/// memory_bytes() of host_resources().
 std::int64_t usable_memory_bytes();
 
 /// Lets the calling thread run on the processors of all places if GCC's OpenMP has bound it to one, which happens to

@@ -133,9 +133,9 @@ void add_shapes(std::vector<TileCase>& cases) {
     auto capped = shape(4, 2, 40, 24, dtype);
     for (const double cap : {0.5, 3.0, 50.0}) {
       capped.scores.softcap = cap;
-      cases.push_back(single(std::string("capped ") + name_of(dtype), capped, {0, 150, 1}, {0, 150, 1}, {causal}));
-      cases.push_back(
-          single(std::string("capped, few queries ") + name_of(dtype), capped, {146, 3, 1}, {0, 150, 1}, {causal}));
+      const std::string name = "capped at " + std::to_string(cap) + " " + name_of(dtype);
+      cases.push_back(single(name, capped, {0, 150, 1}, {0, 150, 1}, {causal}));
+      cases.push_back(single(name + ", few queries", capped, {146, 3, 1}, {0, 150, 1}, {causal}));
     }
   }
 }
