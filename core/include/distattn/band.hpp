@@ -39,7 +39,7 @@ struct IndexRange {
 
 /// a / b. Processors of before 2020 divide numbers of 64 bits in three times as long as those of 32, which most are.
 DISTATTN_HOST_DEVICE constexpr std::int64_t quotient(std::int64_t a, std::int64_t b) {
-#if !defined(__CUDA_ARCH__)
+#if !defined(DISTATTN_DEVICE_CODE)
   if (((a | b) >> 32) == 0) return static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b);
 #endif
   return a / b;

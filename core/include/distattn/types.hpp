@@ -11,6 +11,10 @@
 #else
 #define DISTATTN_HOST_DEVICE
 #endif
+/// Defined while such a compiler makes code of devices.
+#if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
+#define DISTATTN_DEVICE_CODE
+#endif
 
 #pragma GCC visibility push(default)
 namespace distattn {

@@ -27,6 +27,9 @@ constexpr std::size_t best_of_layout = 8, worth_ahead = 3;
 /// Layouts whose probes take this much longer than the best layout's are searched no further. Chunked has four times
 /// the segments of others and pays only where it balances better, so that it must be the best.
 constexpr double hopeless = 1.25;
+/// The same next to the best placement. Layouts that won in the end were at most 1.1 times as slow as it before their
+/// other meshes, and messages posted early, were tried (docs/placement.md).
+constexpr double hopeless_next_to_placed = 1.5;
 /// The same for placements that are tried in one order of steps.
 constexpr double hopeless_placement = 1.3;
 /// Masks in few pieces have so few placements that each is tried with messages through nodes too.
@@ -53,14 +56,15 @@ class Search {
     } catch (const Error& error) {
       return why_not(error);
     }
-    if (const auto layout = layout_named(request_.layout)) {
+    const auto layout = layout_named(request_.layout);
+    if (layout) {
       try_all(trials_of(meshes_on(*layout, problem_, ranks_, reasons_)));
     } else if (!only_placed_) {
       try_all(trials_of(usual_recipes(problem_, ranks_, reasons_)));
-      try_all(trials_of(other_meshes(problem_, ranks_, hopeful_layouts())));
     }
-    if (!only_placed_ && !request_.ahead && routes_.node_size > 0) try_all(best_ahead());
     if (request_.layout.empty() && (only_placed_ || may_place(problem_, ranks_))) try_placements();
+    if (!layout && !only_placed_) try_all(trials_of(other_meshes(problem_, ranks_, hopeful_layouts())));
+    if (!only_placed_ && !request_.ahead && routes_.node_size > 0) try_all(best_ahead());
     std::vector<Choice> ranking = pairs();
     if (ranking.empty()) return why_not(nothing_left());
     return ranking;
@@ -136,7 +140,7 @@ class Search {
   std::vector<Trial> with_other_ends(const LayoutKey& key) {
     std::vector<Trial> trials;
     for (const Pass pass : passes()) {
-      for (Trial trial : best(trials_[key], pass, 1)) {
+      for (Trial trial : fastest(trials_[key], pass, 1)) {
         for (auto& placement : distattn::with_other_ends(*trial.placement, pass)) {
           trial.recipe = recipe_of(placement, pass);
           trials.emplace_back(trial).placement = std::move(placement);
@@ -159,8 +163,8 @@ class Search {
     const auto found = trials_.find(key);
     double sum = 0;
     for (const Pass pass : passes()) {
-      const auto fastest = found == trials_.end() ? std::vector<Trial>() : best(found->second, pass, 1);
-      sum += fastest.empty() ? std::numeric_limits<double>::infinity() : fastest.front().cost.seconds;
+      const auto least = found == trials_.end() ? std::vector<Trial>() : fastest(found->second, pass, 1);
+      sum += least.empty() ? std::numeric_limits<double>::infinity() : least.front().cost.seconds;
     }
     return sum;
   }
@@ -216,29 +220,31 @@ class Search {
                          request_.mode.value_or(recipe.mode), trial.routes, machine_, threads_, latents_);
   }
 
-  /// The fastest trials of one pass.
-  static std::vector<Trial> best(const std::vector<Trial>& trials, Pass pass, std::size_t count) {
-    std::vector<Trial> some;
-    std::copy_if(trials.begin(), trials.end(), std::back_inserter(some),
-                 [pass](const Trial& trial) { return trial.pass == pass; });
-    std::stable_sort(some.begin(), some.end(), faster);
-    if (some.size() > count) some.erase(some.begin() + static_cast<std::ptrdiff_t>(count), some.end());
-    return some;
+  static bool is_placed(const LayoutKey& key) { return std::get<LayoutKind>(key) == LayoutKind::given; }
+
+  /// The most that a layout may take so far for its other schedules to be tried.
+  double worth_trying() const {
+    double least = std::numeric_limits<double>::infinity();
+    for (const auto& [key, trials] : trials_) {
+      if (is_placed(key)) least = std::min(least, seconds(key));
+    }
+    return hopeless_next_to_placed * least;
   }
 
   std::vector<Layout> hopeful_layouts() const {
     std::map<LayoutKind, double> seconds;
     for (const auto& [key, trials] : trials_) {
-      if (std::get<int>(key) != 1) continue;
+      if (std::get<int>(key) != 1 || is_placed(key)) continue;
       for (const Pass pass : passes()) {
-        for (const Trial& trial : best(trials, pass, 1)) seconds[std::get<LayoutKind>(key)] += trial.cost.seconds;
+        for (const Trial& trial : fastest(trials, pass, 1)) seconds[std::get<LayoutKind>(key)] += trial.cost.seconds;
       }
     }
     double least = std::numeric_limits<double>::infinity();
     for (const auto& [layout, total] : seconds) least = std::min(least, total);
     std::vector<Layout> layouts;
     for (const auto& [layout, total] : seconds) {
-      if (total <= (layout == LayoutKind::chunked ? least : hopeless * least)) layouts.push_back({layout});
+      const double most = layout == LayoutKind::chunked ? least : hopeless * least;
+      if (total <= std::min(most, worth_trying())) layouts.push_back({layout});
     }
     return layouts;
   }
@@ -246,7 +252,9 @@ class Search {
   /// The best so far, with messages posted early.
   std::vector<Trial> best_ahead() const {
     std::vector<Trial> trials;
-    for (const auto& [key, tried] : trials_) add_ahead(tried, worth_ahead, trials);
+    for (const auto& [key, tried] : trials_) {
+      if (!is_placed(key) && seconds(key) <= worth_trying()) add_ahead(tried, worth_ahead, trials);
+    }
     return trials;
   }
 
@@ -254,7 +262,7 @@ class Search {
   void add_ahead(std::vector<Trial> tried, std::size_t count, std::vector<Trial>& trials) const {
     std::erase_if(tried, [](const Trial& trial) { return trial.routes.node_size == 0; });
     for (const Pass pass : passes()) {
-      for (Trial trial : best(tried, pass, count)) {
+      for (Trial trial : fastest(tried, pass, count)) {
         for (const int ahead : {1, 3, 7}) {
           trial.routes.ahead = ahead;
           trials.push_back(trial);
@@ -281,9 +289,9 @@ class Search {
 
   /// Of the fastest forward passes that fit with a backward pass, each with the fastest of these.
   void add_pairs(const std::vector<Trial>& trials, std::vector<Choice>& ranking) const {
-    const std::vector<Trial> backwards = best(trials, Pass::backward, trials.size());
+    const std::vector<Trial> backwards = fastest(trials, Pass::backward, trials.size());
     std::size_t forwards = 0;
-    for (const Trial& forward : best(trials, Pass::forward, trials.size())) {
+    for (const Trial& forward : fastest(trials, Pass::forward, trials.size())) {
       std::size_t added = 0;
       const auto add = [&](Choice choice) {
         if (choice.memory_bytes > memory_bytes_) return;

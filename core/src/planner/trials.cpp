@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <vector>
 
 #include "core/src/prediction/sketch.hpp"
@@ -29,6 +30,17 @@ PassCost cost_of(const Recipe& recipe, const std::shared_ptr<const Tiles>& tiles
   const double seconds = simulate(lowering.outline(), sketches, machine, threads).seconds;
   cost.seconds = std::round(seconds / resolution_s) * resolution_s;
   return cost;
+}
+
+std::vector<Trial> fastest(const std::vector<Trial>& trials, Pass pass, std::size_t count) {
+  std::vector<Trial> some;
+  std::copy_if(trials.begin(), trials.end(), std::back_inserter(some),
+               [pass](const Trial& trial) { return trial.pass == pass; });
+  std::stable_sort(some.begin(), some.end(), [](const Trial& a, const Trial& b) {
+    return std::tie(a.cost.seconds, a.recipe.name) < std::tie(b.cost.seconds, b.recipe.name);
+  });
+  if (some.size() > count) some.erase(some.begin() + static_cast<std::ptrdiff_t>(count), some.end());
+  return some;
 }
 
 }  // namespace distattn

@@ -46,8 +46,7 @@ inline LayoutKey key_of(const Trial& trial) {
 }
 inline LayoutKey key_of_candidate(std::size_t number) { return {LayoutKind::given, 1, 1, number}; }
 
-inline bool faster(const Trial& a, const Trial& b) {
-  return std::tie(a.cost.seconds, a.recipe.name) < std::tie(b.cost.seconds, b.recipe.name);
-}
+/// The fastest trials of one pass, at most `count`.
+std::vector<Trial> fastest(const std::vector<Trial>& trials, Pass pass, std::size_t count);
 
 }  // namespace distattn
