@@ -139,7 +139,7 @@ def vendor_complaints(path, text):
         for word in set(re.findall(r"kokkos|nccl|cudnn|\bucx|pmix|\bmpi\b|openblas", code, re.I)):
             yield f"names {word}; core names no vendor"
     if re.fullmatch(r"core/(include/distattn|src/.*)/[a-z_0-9]+\.hpp|(backends|kernels)/(launch/)?[a-z_0-9]+\.hpp", path):
-        code = re.sub(r"MemorySpace::cuda|enum class MemorySpace .*|__CUDACC__", "", code)
+        code = re.sub(r"MemorySpace::cuda|enum class MemorySpace .*|__CUDA(?:CC|_ARCH)__", "", code)
         for word in set(re.findall(rf"(?<![a-z])(?:{'|'.join(VENDORS)})", code, re.I)):
             yield f"names {word}, which is one backend's own; headers that all share name none"
 
