@@ -108,6 +108,27 @@ TEST_CASE("forward and backward are chosen apart, of one layout", "[choose]") {
   CHECK(std::holds_alternative<RecipePair>(resolve_pair(chosen.name, problem, 64)));
 }
 
+TEST_CASE("other meshes are tried where placements do not leave their layout far behind", "[choose]") {
+  const Machine machine = find_machine("ethernet-h100x64");
+  const auto has_other_mesh = [](const std::vector<Choice>& ranking) {
+    return std::any_of(ranking.begin(), ranking.end(),
+                       [](const Choice& choice) { return choice.name.find("mesh:2x2x2") != std::string::npos; });
+  };
+  Problem problem = problem_of(1 << 16, 8, 8);
+  CHECK(has_other_mesh(ranked(problem, 8, machine, limits_of(Passes::forward))));
+
+  for (std::int64_t end = 0; end < problem.seq_kv; end += 5000) problem.mask.documents.push_back(end);
+  problem.mask.documents.push_back(problem.seq_kv);
+  const std::vector<Choice> ranking = ranked(problem, 8, machine, limits_of(Passes::forward));
+  CHECK(ranking.front().name == "placed");
+  CHECK_FALSE(has_other_mesh(ranking));
+  for (const char* layout : {"block", "zigzag", "striped", "chunked"}) {
+    ScheduleRequest meshes = limits_of(Passes::forward);
+    meshes.layout = layout;
+    CHECK(ranking.front().predicted_s <= best(problem, 8, machine, meshes).predicted_s);
+  }
+}
+
 TEST_CASE("auto breaks ties by name", "[choose]") {
   // One tile on one rank: every schedule takes the same time.
   Problem problem = problem_of(64, 1, 1);
