@@ -14,7 +14,9 @@ packages=(
   libtrilinos-kokkos-dev libucx-dev libpmix-dev openmpi-bin libopenmpi-dev libopenblas-dev
   pkgconf python3 python3-numpy python3-yaml iproute2 shellcheck doxygen
 )
-[[ $preset != asan && $preset != tsan && $preset != threads ]] || packages+=(clang)
+sanitized=''
+[[ $preset != asan && $preset != tsan && $preset != threads ]] || sanitized=yes
+[[ -z $sanitized ]] || packages+=(clang)
 # What tests alone use: whoever builds everything can run them.
 [[ $# -gt 0 || $preset == threads ]] || packages+=(clang-format clang-tidy abigail-tools valgrind)
 
@@ -77,7 +79,8 @@ fi
 # used; whoever builds everything gets them.
 quick=()
 if [[ $# -eq 0 ]]; then
-  [[ $preset != release ]] || quick=(-DDISTATTN_LEFT_OUT_CUDA= -DDISTATTN_CPU_KERNELS=ALL)
+  quick=(-DDISTATTN_LEFT_OUT_CUDA=)
+  [[ -n $sanitized ]] || quick+=(-DDISTATTN_CPU_KERNELS=ALL)  # sanitizers watch what runs here, as their presets say
 elif [[ ! -e build/build.ninja ]]; then
   quick=(-DDISTATTN_CPU_KERNELS=NATIVE)
   if [[ ! -e /dev/nvidiactl && ! -e /dev/dxg ]]; then

@@ -33,6 +33,9 @@ ProcessorSet affinity() {
   return {};
 }
 
+/// The processors of this process, of all places of OpenMP.
+ProcessorSet own_processors() { return beyond_place(affinity(), openmp_places()); }
+
 std::int64_t limit_of(int resource) {
   rlimit limit{};
   if (::getrlimit(static_cast<__rlimit_resource>(resource), &limit) != 0) return unlimited;
@@ -83,7 +86,7 @@ std::int64_t HostResources::memory_bytes() const {
 
 HostResources host_resources() {
   HostResources host;
-  host.processors = beyond_place(affinity(), openmp_places());
+  host.processors = own_processors();
   GroupLimits limits = group_limits();
   host.quota = limits.processors;
   host.group_bytes = limits.memory_bytes;
@@ -101,7 +104,7 @@ int usable_cores() {
   };
   thread_local std::optional<Quota> known;  // a lock might be held when the process is forked
   HostResources host;
-  host.processors = beyond_place(affinity(), openmp_places());
+  host.processors = own_processors();
   if (!known || Clock::now() - known->read > std::chrono::seconds(1))
     known = Quota{group_limits().processors, Clock::now()};
   host.quota = known->processors;

@@ -40,7 +40,7 @@ TEST_CASE("cpu kernels conform", "[cpu]") {
   if (!usable()) return;
   const auto& table = kernels::cpu_kernels();
   check_against_float64(table, named_cases(), no_fp64);
-  check_against_float64(table, random_cases(seed, 100), no_fp64);
+  check_against_float64(table, random_cases(seed, 200), no_fp64);
   check_reach_of_nan(table);
   check_empty_rows(table);
   check_allocations(table);
@@ -99,7 +99,7 @@ TEST_CASE("cpu kernels' capped scores are within 5e-7 of their size, whatever th
 TEST_CASE("cpu results do not depend on where rows lie", "[cpu]") {
   if (!usable()) return;
   check_spread_rows(kernels::cpu_kernels(), named_cases());
-  check_spread_rows(kernels::cpu_kernels(), random_cases(seed, 50));
+  check_spread_rows(kernels::cpu_kernels(), random_cases(seed, 100));
 }
 
 TEST_CASE("cpu results do not depend on the number of threads", "[cpu][threads]") {

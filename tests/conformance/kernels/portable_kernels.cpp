@@ -41,7 +41,7 @@ std::size_t allocations_of_a_launch(const HostKernels& table) {
 TEST_CASE("portable kernels conform", "[portable]") {
   for (const HostKernels* table : tables()) {
     check_against_float64(*table, named_cases(), {});
-    check_against_float64(*table, random_cases(seed, 100), {});
+    check_against_float64(*table, random_cases(seed, 200), {});
     check_reach_of_nan(*table);
     check_empty_rows(*table);
     check_allocations(*table, allocations_of_a_launch(*table));
@@ -63,7 +63,7 @@ TEST_CASE("portable kernels round well", "[portable][again]") {
 TEST_CASE("portable results do not depend on where rows lie", "[portable][again]") {
   for (const HostKernels* table : tables()) {
     check_spread_rows(*table, named_cases());
-    check_spread_rows(*table, random_cases(seed, 50));
+    check_spread_rows(*table, random_cases(seed, 100));
   }
 }
 
