@@ -11,14 +11,20 @@ shift || true
 packages=(
   g++ cmake ninja-build
   libfmt-dev nlohmann-json3-dev libcli11-dev libtomlplusplus-dev catch2
-  libtrilinos-kokkos-dev libucx-dev libpmix-dev openmpi-bin libopenmpi-dev libopenblas-dev
-  pkgconf python3 python3-numpy python3-yaml iproute2 shellcheck doxygen
+  libtrilinos-kokkos-dev libucx-dev libpmix-dev openmpi-bin libopenblas-dev
+  pkgconf python3
 )
-sanitized=''
-[[ $preset != asan && $preset != tsan && $preset != threads ]] || sanitized=yes
-[[ -z $sanitized ]] || packages+=(clang)
-# What tests alone use: whoever builds everything can run them.
-[[ $# -gt 0 || $preset == threads ]] || packages+=(clang-format clang-tidy abigail-tools valgrind)
+sanitized='' targets=("$@")
+case $preset in
+  asan | tsan) sanitized=yes ;;
+  memory | threads) sanitized=yes targets=(of the preset) ;;
+esac
+[[ -z $sanitized ]] || packages+=(clang lld)
+# What tests alone use, a third of all that is to install: whoever builds everything can run them.
+[[ ${#targets[@]} -gt 0 ]] || packages+=(
+  libopenmpi-dev python3-numpy python3-yaml iproute2
+  clang-format clang-tidy abigail-tools valgrind shellcheck doxygen
+)
 
 say() { printf -- '-- %s\n' "$*"; }
 

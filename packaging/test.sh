@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Sets up and builds as quickstart.sh does, then runs the tests.
 # Usage: packaging/test.sh [PRESET...]    (default: release; asan and tsan leave the long tests out; asan searches for input
-# that breaks a reader, too; threads is the part of tsan that takes minutes)
+# that breaks a reader, too; memory and threads are the parts of asan and tsan that take minutes)
 # Ends with "N passed, N failed" and, if some were, ", N skipped". Fails when a test failed or none ran.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

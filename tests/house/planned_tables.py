@@ -1,6 +1,7 @@
 """The documents' tables of schedules on three machines are what `distattn plan` says today.
 
 After a wanted change of schedules or of the simulation: planned_tables.py accept BUILD_FOLDER, and read the difference.
+With the argument "one", what the tables say of the first machine alone, which takes a fifth of the time.
 """
 
 import json
@@ -70,16 +71,16 @@ def choice(heading, seconds, routes):
     return row
 
 
-def tables(command):
+def tables(command, machines=MACHINES):
     """document -> name of a table -> the table."""
     choices, details = [], {}
-    for name, machine, ranks, routes in MACHINES:
+    for name, machine, ranks, routes in machines:
         setups = [(head, plan(command, machine, ranks, kv_heads, "auto,all,ring/burst,zigzag-ring/burst:zigzag"))
                   for head, kv_heads in HEADS]
         details[name] = by_schedule(setups, routes)
         choices += [choice(f"{name}, {head}", seconds, routes) for head, seconds in setups]
     packings = [choice(f"{name}, {corpus}", plan(command, machine, ranks, 8, NAMED, "--documents", corpus),
-                       routes) for name, machine, ranks, routes in MACHINES for corpus in CORPORA]
+                       routes) for name, machine, ranks, routes in machines for corpus in CORPORA]
     heads = ["", "auto chooses", "ms"] + [paper for paper, _ in PAPERS]
     return {"docs/schedules.md": {"choices": table(heads, choices), "packings": table(heads, packings), **details}}
 
@@ -109,9 +110,17 @@ if len(sys.argv) == 3 and sys.argv[1] == "accept":
 from house import BUILD, expect  # pylint: disable=wrong-import-position
 
 lines = 0
-for document, text in written(BUILD / "bin/distattn").items():
-    expect((ROOT / document).read_text() == text,
-           f"{document}'s tables are not what distattn plan says: "
-           f"python3 tests/house/planned_tables.py accept {BUILD.name}")
-    lines += sum(line.startswith("|") for line in text.splitlines())
+if sys.argv[1:] == ["one"]:
+    for document, contents in tables(BUILD / "bin/distattn", MACHINES[:1]).items():
+        text = (ROOT / document).read_text()
+        for name, content in contents.items():
+            missing = set(content.splitlines()) - set(section(name).search(text)[2].splitlines())
+            expect(not missing, f"{document}'s table of {name} lacks what distattn plan says: {missing}")
+            lines += len(content.splitlines())
+else:
+    for document, text in written(BUILD / "bin/distattn").items():
+        expect((ROOT / document).read_text() == text,
+               f"{document}'s tables are not what distattn plan says: "
+               f"python3 tests/house/planned_tables.py accept {BUILD.name}")
+        lines += sum(line.startswith("|") for line in text.splitlines())
 print(f"{lines} lines of tables")

@@ -6,7 +6,7 @@ import shutil
 from house import SOURCE, expect, run_well, skip
 
 scripts = sorted(path for room in ("packaging", "cmake", "tests") for path in (SOURCE / room).rglob("*.sh"))
-scripts.append(SOURCE / ".ci/run")
+scripts += [SOURCE / ".ci/run", SOURCE / ".ci/nightly"]
 expect(len(scripts) >= 8, f"scripts are missing: there are {scripts}")
 for script in scripts:
     expect(os.access(script, os.X_OK), f"{script} is not executable")
