@@ -7,8 +7,9 @@ import json
 import os
 import re
 import sys
+import tempfile
 
-from house import BUILD, expect, run, run_well
+from house import BUILD, CMAKE, SOURCE, expect, run, run_well
 
 
 def check_symbols(nm, isa, path):
@@ -48,6 +49,19 @@ def check_choice(isas):
     expect(not unknown["usable"] and all(isa in unknown["why"] for isa in isas), f"avx1024 is {unknown}")
 
 
+def check_native(isas):
+    """A build with DISTATTN_CPU_KERNELS=NATIVE has what this processor would use, and no other vectors."""
+    with tempfile.NamedTemporaryFile("w", suffix=".cmake") as script:
+        script.write(f'include("{SOURCE}/cmake/DistattnProcessor.cmake")\ndistattn_native_sets(sets)\nmessage("${{sets}}")\n')
+        script.flush()
+        native = run_well(CMAKE, "-P", script.name).split()[-1].split(";")
+    usable = [isa for isa in isas if cpu(isa)["usable"]]
+    vectors = next(isa for isa in ("avx512", "avx2", "generic") if isa in usable)
+    pairs = [isa for isa in usable if isa in ("avx512_bf16", "amx")]
+    expect(native[0] == vectors and set(pairs) <= set(native[1:]),
+           f"NATIVE builds {native}, of {usable} that this processor has")
+
+
 def check_refusal():
     """What the environment misspells is bad input, not a reason to compute with something slower."""
     shape = ["--seq", "16", "--heads", "2", "--head-dim", "8"]
@@ -69,4 +83,5 @@ expect("generic" in names, "no code that runs everywhere")
 for name, object_file in built:
     check_symbols(nm, name, object_file)
 check_choice(names)
+check_native(names)
 check_refusal()
