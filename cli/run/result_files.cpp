@@ -4,9 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 #include <sstream>
 
+#include "cli/run/all_gather.hpp"
 #include "cli/run/head_results.hpp"
+#include "cli/terminal/console.hpp"
 #include "distattn/convert.hpp"
 #include "distattn/error.hpp"
 #include "distattn/index.hpp"
@@ -40,20 +44,33 @@ std::vector<std::int64_t> file_shape(Result result, const Inputs& inputs) {
   return shape;
 }
 
-/// A run of elements as the file's float32.
-void write_row(NpyWriter& writer, std::int64_t offset, const std::byte* row, DType dtype, std::int64_t count,
-               std::vector<float>& floats) {
-  if (dtype == DType::fp32) return writer.write(offset, reinterpret_cast<const float*>(row), count);
+/// How many finite numbers of fp64 are infinite in float32.
+std::int64_t overflowed(const double* numbers, std::span<const float> floats) {
+  std::int64_t count = 0;
+  for (std::size_t i = 0; i < floats.size(); ++i) count += std::isinf(floats[i]) && std::isfinite(numbers[i]) ? 1 : 0;
+  return count;
+}
+
+/// A run of elements as the file's float32; how many of them overflow.
+std::int64_t write_row(NpyWriter& writer, std::int64_t offset, const std::byte* row, DType dtype, std::int64_t count,
+                       std::vector<float>& floats) {
+  if (dtype == DType::fp32) {
+    writer.write(offset, reinterpret_cast<const float*>(row), count);
+    return 0;
+  }
   floats.resize(index(count));
   convert(row, dtype, reinterpret_cast<std::byte*>(floats.data()), DType::fp32, count);
   writer.write(offset, floats.data(), count);
+  return dtype == DType::fp64 ? overflowed(reinterpret_cast<const double*>(row), floats) : 0;
 }
 
-/// A rank's rows to their places in [batch, sequence, heads, dim]. Local rows of consecutive positions go together.
-void write_rows(NpyWriter& writer, const ConstTensorView& local, std::span<const Segment> segments, Rank rank,
-                std::int64_t first_position, std::int64_t sequence) {
+/// A rank's rows to their places in [batch, sequence, heads, dim]; how many numbers overflow. Local rows of consecutive
+/// positions go together.
+std::int64_t write_rows(NpyWriter& writer, const ConstTensorView& local, std::span<const Segment> segments, Rank rank,
+                        std::int64_t first_position, std::int64_t sequence) {
   const std::int64_t row = local.heads() * local.head_dim();
   std::vector<float> floats;
+  std::int64_t lost = 0;
   for (std::int64_t b = 0; b < local.batch(); ++b) {
     std::int64_t token = 0;
     for (const Segment& segment : segments) {
@@ -61,10 +78,12 @@ void write_rows(NpyWriter& writer, const ConstTensorView& local, std::span<const
       const std::int64_t together = segment.run.stride == 1 ? segment.run.count : 1;
       for (std::int64_t i = 0; i < segment.run.count; i += together, token += together) {
         const std::int64_t s = segment.run.at(i) - first_position;
-        write_row(writer, (b * sequence + s) * row, local.row(b, token, 0), local.dtype, together * row, floats);
+        lost +=
+            write_row(writer, (b * sequence + s) * row, local.row(b, token, 0), local.dtype, together * row, floats);
       }
     }
   }
+  return lost;
 }
 
 /// Positions, counted from the first query, that follow each other.
@@ -82,8 +101,9 @@ std::vector<Stretch> stretches(const std::vector<char>& present) {
   return found;
 }
 
-/// [batch, heads, sequence]: a rank's tokens may lie far apart, so what all ranks of this process have is put together.
-void write_statistics(NpyWriter& writer, const Sharding& sharding, const std::vector<RankTensors>& here) {
+/// [batch, heads, sequence]; how many overflow. A rank's tokens may lie far apart, so what all ranks of this process
+/// have is put together.
+std::int64_t write_statistics(NpyWriter& writer, const Sharding& sharding, const std::vector<RankTensors>& here) {
   const Problem& problem = sharding.problem;
   std::vector<char> present(index(problem.seq_q));
   std::vector<std::vector<std::size_t>> places;
@@ -96,6 +116,7 @@ void write_statistics(NpyWriter& writer, const Sharding& sharding, const std::ve
   }
   const std::vector<Stretch> together = stretches(present);
   std::vector<float> row(present.size());
+  std::int64_t lost = 0;
   for (std::int64_t b = 0; b < problem.batch; ++b) {
     for (std::int64_t h = 0; h < problem.heads; ++h) {
       for (std::size_t r = 0; r < here.size(); ++r) {
@@ -103,6 +124,9 @@ void write_statistics(NpyWriter& writer, const Sharding& sharding, const std::ve
         for (std::int64_t i = 0; i < lse.sequence(); ++i) {
           float& into = row[places[r][index(i)]];
           convert(lse.row(b, i, h), lse.dtype, reinterpret_cast<std::byte*>(&into), DType::fp32, 1);
+          if (lse.dtype == DType::fp64) {
+            lost += overflowed(reinterpret_cast<const double*>(lse.row(b, i, h)), std::span(&into, 1));
+          }
         }
       }
       for (const auto [first, count] : together) {
@@ -110,6 +134,7 @@ void write_statistics(NpyWriter& writer, const Sharding& sharding, const std::ve
       }
     }
   }
+  return lost;
 }
 
 /// Whether it was not there before.
@@ -181,22 +206,25 @@ NpyWriter& ResultFiles::writer_of(Result result) {
 }
 
 /// A result whose numbers are put together from all ranks' shares.
-void ResultFiles::write_head_result(Result result, const std::vector<RankTensors>& here,
-                                    std::vector<double> (*whole)(World&, const std::vector<RankTensors>&)) {
-  if (!writes(result)) return;
+std::int64_t ResultFiles::write_head_result(Result result, const std::vector<RankTensors>& here,
+                                            std::vector<double> (*whole)(World&, const std::vector<RankTensors>&)) {
+  if (!writes(result)) return 0;
   const std::vector<double> numbers = whole(world_, here);
-  const std::vector<float> rounded(numbers.begin(), numbers.end());
-  if (world_.first() == 0) writer_of(result).write(0, rounded.data(), std::ssize(rounded));
+  if (world_.first() != 0) return 0;
+  std::vector<float> rounded;
+  return write_row(writer_of(result), 0, reinterpret_cast<const std::byte*>(numbers.data()), DType::fp64,
+                   std::ssize(numbers), rounded);
 }
 
 void ResultFiles::commit(const Sharding& sharding, const std::vector<RankTensors>& here) {
   const Problem& problem = sharding.problem;
+  std::int64_t lost = 0;
   for (const RankTensors& local : here) {
     const auto queries = [&](Result result, const ConstTensorView& view) {
-      write_rows(writer_of(result), view, sharding.queries, local.rank(), problem.first_query(), problem.seq_q);
+      lost += write_rows(writer_of(result), view, sharding.queries, local.rank(), problem.first_query(), problem.seq_q);
     };
     const auto keys = [&](Result result, const ConstTensorView& view) {
-      write_rows(writer_of(result), view, sharding.keys, local.rank(), 0, problem.seq_kv);
+      lost += write_rows(writer_of(result), view, sharding.keys, local.rank(), 0, problem.seq_kv);
     };
     queries(Result::o, local.o());
     if (!writes(Result::dq)) continue;
@@ -204,13 +232,18 @@ void ResultFiles::commit(const Sharding& sharding, const std::vector<RankTensors
     keys(Result::dk, local.dk());
     if (writes(Result::dv)) keys(Result::dv, local.dv());
   }
-  write_statistics(writer_of(Result::lse), sharding, here);
-  write_head_result(Result::dsink_logits, here, sink_gradients);
-  write_head_result(Result::max_logit, here, max_logits);
+  lost += write_statistics(writer_of(Result::lse), sharding, here);
+  lost += write_head_result(Result::dsink_logits, here, sink_gradients);
+  lost += write_head_result(Result::max_logit, here, max_logits);
   if (world_.first() != 0) NpyWriter::commit_all(writers_, folder_->path);
-  world_.all_gather({});
+  const std::vector<std::int64_t> losses = all_gather<std::int64_t>(world_, std::span(&lost, 1));
   if (world_.first() == 0) NpyWriter::commit_all(writers_, folder_->path);
   folder_->kept = true;
+  lost = std::accumulate(losses.begin(), losses.end(), std::int64_t{0});
+  if (lost > 0 && world_.first() == 0) {
+    note(fmt::format("{} numbers of the results are beyond float32, which is what --out writes: infinite in its files",
+                     lost));
+  }
 }
 
 }  // namespace distattn::cli

@@ -52,8 +52,8 @@ class ResultFiles {
 
   bool writes(Result result) const;
   NpyWriter& writer_of(Result result);
-  void write_head_result(Result result, const std::vector<RankTensors>& here,
-                         std::vector<double> (*whole)(World&, const std::vector<RankTensors>&));
+  std::int64_t write_head_result(Result result, const std::vector<RankTensors>& here,
+                                 std::vector<double> (*whole)(World&, const std::vector<RankTensors>&));
 
   World& world_;
   std::vector<std::filesystem::path> paths_;

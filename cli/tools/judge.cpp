@@ -15,7 +15,8 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 /// The errors of a group's rows are bounded together; one row alone may be this much farther off.
 constexpr double row_alone = 4;
 
-double square(double x) { return x * x; }
+Squares square(double x) { return static_cast<Squares>(x) * x; }
+double root(Squares squares) { return static_cast<double>(std::sqrt(squares)); }
 
 double element(const std::byte* row, DType dtype, std::int64_t x) {
   return dtype == DType::fp64 ? reinterpret_cast<const double*>(row)[x]
@@ -36,26 +37,26 @@ double difference(double value, double exact, double allowed, DType dtype) {
 double times(double error, double allowed) { return error == 0 ? 0 : allowed > 0 ? error / allowed : infinity; }
 
 /// Of those that are finite.
-double squares_of(std::span<const double> values) {
-  double squares = 0;
+Squares squares_of(std::span<const double> values) {
+  Squares squares = 0;
   for (const double value : values) squares += std::isfinite(value) ? square(value) : 0;
   return squares;
 }
 
-double size_of(double exact_squares, double term_squares) {
-  const double size = std::max(std::sqrt(exact_squares), std::sqrt(term_squares) / 2);
+double size_of(Squares exact_squares, Squares term_squares) {
+  const double size = std::max(root(exact_squares), root(term_squares) / 2);
   return size > 0 ? size : 1;
 }
 
 }  // namespace
 
 double Comparison::error(Result result) const {
-  return is_logarithm(result) ? largest_error : std::sqrt(squares) / size_of(exact_squares, term_squares);
+  return is_logarithm(result) ? largest_error : root(squares) / size_of(exact_squares, term_squares);
 }
 
 double Comparison::tolerance(Result result) const {
   if (is_logarithm(result)) return largest_allowed / std::max(1.0, largest_exact);
-  return std::sqrt(allowed_squares) / size_of(exact_squares, term_squares);
+  return root(allowed_squares) / size_of(exact_squares, term_squares);
 }
 
 void Comparison::add(const Comparison& other) {
@@ -141,17 +142,17 @@ void Judge::add(Result result, std::int64_t batch, std::int64_t token, std::int6
   const auto off = [&](std::size_t x) {
     return difference(element(row, dtype, static_cast<std::int64_t>(x)), should.exact[x], should.allowed, dtype);
   };
-  double squares = 0;
+  Squares squares = 0;
   for (std::size_t x = 0; x < should.exact.size(); ++x) {
     squares += square(off(x));
     part.largest_error = std::max(part.largest_error, off(x));
   }
   part.squares += squares;
   const double most = should.allowed * (result == Result::lse ? 1 : row_alone);
-  const double excess = times(std::sqrt(squares), most);
+  const double excess = times(root(squares), most);
   if (part.worst_token < 0 || excess > part.worst_row) {
     part.worst_row = excess;
-    part.worst_error = std::sqrt(squares);
+    part.worst_error = root(squares);
     part.worst_token = token;
   }
   if (excess <= 1) return;
@@ -193,7 +194,7 @@ WorstPart Judge::worst_of(Result result, std::int64_t place) const {
   const bool is_lse = result == Result::lse;
   const std::int64_t parts = 1 + std::ssize(groups_.groups), row_heads = heads(result);
   WorstPart found{.batch = place / parts / row_heads, .head = place / parts % row_heads, .group = place % parts - 1};
-  const double together = is_lse ? 0 : times(std::sqrt(part.squares), std::sqrt(bounds.allowed_squares));
+  const double together = is_lse ? 0 : times(root(part.squares), root(bounds.allowed_squares));
   found.excess = std::max(together, part.worst_row);
   const bool is_most_of_it = 3 * square(part.worst_error) >= part.squares;
   const bool alone = is_lse || (part.worst_row > together && (together <= 1 || is_most_of_it));
@@ -205,8 +206,8 @@ WorstPart Judge::worst_of(Result result, std::int64_t place) const {
     found.tolerance = row.allowed * (is_lse ? 1 : row_alone) / size;
   } else {
     const double size = size_of(bounds.exact_squares, bounds.term_squares);
-    found.error = std::sqrt(part.squares) / size;
-    found.tolerance = std::sqrt(bounds.allowed_squares) / size;
+    found.error = root(part.squares) / size;
+    found.tolerance = root(bounds.allowed_squares) / size;
   }
   return found;
 }

@@ -30,6 +30,9 @@ constexpr Pass pass_of(Result result) {
   return result == Result::o || is_logarithm(result) ? Pass::forward : Pass::backward;
 }
 
+/// A sum of squares. Holds those of all doubles where its exponent is longer than theirs, as x86's is.
+using Squares = long double;
+
 /// The part of a result whose error is largest relative to its tolerance.
 struct WorstPart {
   std::int64_t batch = 0, head = 0;  ///< for dk and dv, the key head
@@ -43,10 +46,10 @@ struct WorstPart {
 
 /// The comparison of one result, or of a part of it.
 struct Comparison {
-  double squares = 0;          ///< sum of squared errors
-  double exact_squares = 0;    ///< sum of squares of the exact result where it is finite
-  double term_squares = 0;     ///< sum of squares of the terms that add up to it
-  double allowed_squares = 0;  ///< sum of squares of the largest errors that its rows may have
+  Squares squares = 0;          ///< sum of squared errors
+  Squares exact_squares = 0;    ///< sum of squares of the exact result where it is finite
+  Squares term_squares = 0;     ///< sum of squares of the terms that add up to it
+  Squares allowed_squares = 0;  ///< sum of squares of the largest errors that its rows may have
   double largest_error = 0, largest_exact = 0, largest_allowed = 0;  ///< of single elements; largest_allowed of rows
   std::int64_t wrong = 0;  ///< elements of wrong rows whose error exceeds the row's average allowance
   WorstPart worst;
@@ -79,7 +82,8 @@ class Judge {
   /// Sums over the rows of one head and group, to be combined when several processes have rows.
   struct Part {
     std::int64_t place = 0;  ///< index of the part
-    double squares = 0, largest_error = 0;
+    Squares squares = 0;
+    double largest_error = 0;
     double worst_row = 0, worst_error = 0;  ///< error / tolerance of the worst row, and its error
     std::int64_t worst_token = -1, wrong = 0;
   };
@@ -91,7 +95,8 @@ class Judge {
 
  private:
   struct Bounds {
-    double exact_squares = 0, term_squares = 0, allowed_squares = 0, largest_allowed = 0, largest_exact = 0;
+    Squares exact_squares = 0, term_squares = 0, allowed_squares = 0;
+    double largest_allowed = 0, largest_exact = 0;
   };
   struct Row {
     std::span<const double> exact;

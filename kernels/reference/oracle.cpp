@@ -200,17 +200,17 @@ class Oracle {
     const std::int64_t heads = attention_.q.batch() * q_.heads;
     resize(exact_.dsink_logits, exact_.dsink_norms, heads, 1);
     for (std::int64_t head = 0; head < heads; ++head) {
-      double errors = 0, sizes = 0, terms = 0;
+      Square errors = 0, terms = 0;
+      double sizes = 0;
       const double least = rounding_.least * static_cast<double>(q_.tokens);  // each row's sum may be another rank's
       for (std::int64_t row = head * q_.tokens; row < (head + 1) * q_.tokens; ++row) {
         const auto at = index(row);
         exact_.dsink_logits[index(head)] += d_sinks_[at];
-        errors += d_sink_norms_.allowed[at] * d_sink_norms_.allowed[at];
+        errors += square(d_sink_norms_.allowed[at]);
         sizes += d_sink_norms_.terms[at];
-        terms += d_sink_norms_.terms[at] * d_sink_norms_.terms[at];
+        terms += square(d_sink_norms_.terms[at]);
       }
-      set(exact_.dsink_norms, head, std::sqrt(errors) + rounding_.sum * sizes + rounding_.sent + least,
-          std::sqrt(terms));
+      set(exact_.dsink_norms, head, root(errors) + rounding_.sum * sizes + rounding_.sent + least, root(terms));
     }
   }
 
@@ -232,14 +232,14 @@ class Oracle {
     const double of_alike = finite_norm(all.alike.data() + j * k_.dim, k_.dim);
     const double scale = std::abs(attention_.scores.scale), least = rounding_.least;
     set(exact_.dk_norms, out,
-        scale * (std::sqrt(sums.dk_errors) + of_alike + rounding_.sum * sums.dk_sizes + sums.dk_lost) +
+        scale * (root(sums.dk_errors) + of_alike + rounding_.sum * sums.dk_sizes + sums.dk_lost) +
             least * sums.query_norms * (1 + scale) + common(dk, k_.dim) +
             (least * (4 + sums.queries) + rounding_.sent) * std::sqrt(k_.dim),
-        scale * std::sqrt(sums.dk_terms));
+        scale * root(sums.dk_terms));
     set(exact_.dv_norms, out,
-        std::hypot(std::sqrt(sums.dv_errors), common(dv, v_.dim)) + rounding_.sum * sums.dv_sizes + sums.dv_lost +
+        std::hypot(root(sums.dv_errors), common(dv, v_.dim)) + rounding_.sum * sums.dv_sizes + sums.dv_lost +
             (least * (4 + sums.queries) + rounding_.sent) * std::sqrt(v_.dim),
-        std::sqrt(sums.dv_terms));
+        root(sums.dv_terms));
   }
 
   const WholeAttention& attention_;

@@ -17,8 +17,6 @@ constexpr std::int64_t keys_a_sum = 128;
 /// do, is less than a whole, and results of zeros do not pass for a tie of large scores.
 constexpr double most_of_a_tie = 0.25;
 
-double square(double x) { return x * x; }
-
 /// A score, and its derivative by the scaled product that it is made of.
 Curve<double> curve_of(const Scores& scores, double product) {
   return with_scores<double>(scores, [&](const auto& map) { return map.curve(product); });
@@ -53,15 +51,17 @@ double moved_by(double weight, double exponent, double shift, double others) {
 }  // namespace
 
 double finite_norm(const double* row, int dim) {
-  double squares = 0;
+  Square squares = 0;
   for (int x = 0; x < dim; ++x) squares += std::isfinite(row[x]) ? square(row[x]) : 0;
-  return std::sqrt(squares);
+  return root(squares);
 }
 
 void KeySums::add(const KeySums& other) {
-  for (double KeySums::*each : {&KeySums::weights, &KeySums::weight_errors, &KeySums::dk_errors, &KeySums::dv_errors,
-                                &KeySums::dk_sizes, &KeySums::dv_sizes, &KeySums::dk_terms, &KeySums::dv_terms,
+  for (double KeySums::*each : {&KeySums::weights, &KeySums::weight_errors, &KeySums::dk_sizes, &KeySums::dv_sizes,
                                 &KeySums::dk_lost, &KeySums::dv_lost, &KeySums::queries, &KeySums::query_norms}) {
+    this->*each += other.*each;
+  }
+  for (Square KeySums::*each : {&KeySums::dk_errors, &KeySums::dv_errors, &KeySums::dk_terms, &KeySums::dv_terms}) {
     this->*each += other.*each;
   }
 }
@@ -234,7 +234,8 @@ bool OracleRow::is_same_key(const Pair& a, const Pair& b) const {
 /// That of a score moves o by its weight times v − o, which is at most (1 − P) |v| and all that the other keys add.
 void OracleRow::bound_forward(OracleQuery& query) {
   bound_weights(query);
-  double errors = 0, sizes = 0, terms = 0, lost = 0;
+  Square errors = 0, terms = 0;
+  double sizes = 0, lost = 0;
   for (const Pair& pair : pairs_) {
     if (pair.counts()) sizes += pair.weight * pair.kept * keys_.v_norms[pair.key];
   }
@@ -247,20 +248,21 @@ void OracleRow::bound_forward(OracleQuery& query) {
     lost += lost_of(pair) * size;
   }
   o_least_ = (rounding_.least * (4 + static_cast<double>(pairs_.size())) + rounding_.sent) * std::sqrt(keys_.value_dim);
-  query.o_allowed = std::sqrt(errors + square(weight_errors_ * finite_norm(query.o, keys_.value_dim))) +
+  query.o_allowed = root(errors + square(weight_errors_ * finite_norm(query.o, keys_.value_dim))) +
                     rounding_.sum * sizes + lost + o_least_;
-  query.o_terms = std::sqrt(terms);
+  query.o_terms = root(terms);
 }
 
 /// delta = dO·o = Σ P (dO·v), off by the errors of the weights that made o and by its own sum.
 double OracleRow::bound_delta(const OracleQuery& query, double& delta, double& delta_size) {
   const int dim = keys_.value_dim;
   delta = dot<double>(query.o, query.d_o, dim);
-  double squares = 0;
+  Square squares = 0;
   for (int x = 0; x < dim; ++x) squares += square(query.o[x] * query.d_o[x]);
-  delta_size = std::max(std::abs(delta), std::sqrt(squares));
+  delta_size = std::max(std::abs(delta), root(squares));
   const double d_o_norm = finite_norm(query.d_o, dim), of_query = d_o_norm / std::sqrt(dim);
-  double errors = 0, sizes = 0, lost = 0;
+  Square errors = 0;
+  double sizes = 0, lost = 0;
   for (Pair& pair : pairs_) {
     pair.product = pair.kept * dot<double>(query.d_o, keys_.v + pair.key * dim, dim);
     pair.size = std::abs(pair.product) + pair.kept * of_query * keys_.v_norms[pair.key];
@@ -268,7 +270,7 @@ double OracleRow::bound_delta(const OracleQuery& query, double& delta, double& d
     sizes += pair.weight * pair.size;
     lost += lost_of(pair) * std::abs(pair.product);
   }
-  return std::sqrt(errors) + lost + rounding_.sum * sizes + rounding_.delta * delta_size + o_least_ * d_o_norm +
+  return root(errors) + lost + rounding_.sum * sizes + rounding_.delta * delta_size + o_least_ * d_o_norm +
          rounding_.least * dim;
 }
 
@@ -284,7 +286,8 @@ void OracleRow::differentiate(OracleQuery& query, KeyGradients& gradients) {
   alike_.assign(index(head_dim), 0.0);
   const double dot_alike = rounding_.dot + rounding_.chain * value_dim;
   std::fill_n(query.dq, head_dim, 0.0);
-  double errors = 0, sizes = 0, keys = 0, weighted_keys = 0, terms = 0, lost = 0;
+  Square errors = 0, terms = 0;
+  double sizes = 0, keys = 0, weighted_keys = 0, lost = 0;
   for (std::size_t i = 0; i < pairs_.size(); ++i) {
     const Pair& pair = pairs_[i];
     const double p = pair.weight, ds = p * (pair.product - delta), size = keys_.k_norms[pair.key];
@@ -327,11 +330,11 @@ void OracleRow::differentiate(OracleQuery& query, KeyGradients& gradients) {
                          std::min(sink_weight, rounding_.underflow) * std::abs(delta);
   const double scale = std::abs(keys_.scores.scale);
   query.dq_allowed =
-      scale * (std::sqrt(errors) + dot_alike * finite_norm(alike_.data(), head_dim) + delta_error * weighted_keys +
+      scale * (root(errors) + dot_alike * finite_norm(alike_.data(), head_dim) + delta_error * weighted_keys +
                rounding_.sum * sizes + lost) +
       rounding_.least * keys * (1 + scale) + weight_errors_ * finite_norm(query.dq, head_dim) +
       (rounding_.least * (4 + static_cast<double>(pairs_.size())) + rounding_.sent) * std::sqrt(head_dim);
-  query.dq_terms = scale * std::sqrt(terms + square(delta_size * weighted_keys));
+  query.dq_terms = scale * root(terms + square(delta_size * weighted_keys));
 }
 
 }  // namespace distattn::kernels::reference

@@ -12,6 +12,11 @@
 
 namespace distattn::kernels::reference {
 
+/// Holds squares of all doubles where its exponent is longer than theirs, as x86's is.
+using Square = long double;
+constexpr Square square(double x) { return static_cast<Square>(x) * x; }
+inline double root(Square squares) { return static_cast<double>(std::sqrt(squares)); }
+
 /// L2 norm of the elements that are finite: one infinity shall not excuse what lies beside it.
 double finite_norm(const double* row, int dim);
 
@@ -39,9 +44,9 @@ struct OracleQuery {
 /// What the queries so far add to one key's gradients, beside the gradients themselves.
 struct KeySums {
   double weights = 0, weight_errors = 0;  ///< P and its errors
-  double dk_errors = 0, dv_errors = 0;    ///< squares of independent errors
+  Square dk_errors = 0, dv_errors = 0;    ///< of independent errors
   double dk_sizes = 0, dv_sizes = 0;      ///< magnitudes of what is added
-  double dk_terms = 0, dv_terms = 0;      ///< their squares
+  Square dk_terms = 0, dv_terms = 0;      ///< of these
   double dk_lost = 0, dv_lost = 0;        ///< magnitudes of terms whose weights underflow
   double queries = 0, query_norms = 0;    ///< how many see the key, and how large they are
 

@@ -148,6 +148,46 @@ TEST_CASE("NaN and infinity are right where they are expected, and nowhere else"
   CHECK(std::isinf(made.worst(Result::o).excess));
 }
 
+TEST_CASE("numbers of fp64 are judged whose squares it does not hold", "[judge]") {
+  const double of_v = GENERATE(1e-280, 1e-200, 1e160, 1e280), of_d_o = GENERATE(1e-20, 1e20);
+  Case made(documents({0, 100, 384}));
+  made.problem.dtype = DType::fp64;
+  const auto doubles = [](const std::vector<float>& values, double factor) {
+    std::vector<double> all(values.begin(), values.end());
+    for (double& value : all) value *= factor;
+    return all;
+  };
+  const auto q = doubles(made.q, 1), k = doubles(made.k, 1), v = doubles(made.v, of_v), d_o = doubles(made.d_o, of_d_o);
+  const auto view = [](const std::vector<double>& values, int heads, int dim) {
+    return dense_view(reinterpret_cast<const std::byte*>(values.data()), DType::fp64, 1, 384, heads, dim);
+  };
+  made.groups = groups_of(made.problem);
+  made.expected = expected_attention(made.problem, rounding_of(made.problem, made.merges, true), view(q, 4, 16),
+                                     view(k, 2, 16), view(v, 2, 8), view(d_o, 4, 8), 2);
+  made.got = made.expected.exact;
+  const auto worst = [&](Result result) {
+    Judge judge(made.problem, made.groups, made.expected);
+    for (std::int64_t token = 0; token < 384; ++token) {
+      for (int head = 0; head < made.heads(result); ++head) {
+        judge.add(result, 0, token, head, reinterpret_cast<const std::byte*>(made.row(result, token, head)),
+                  DType::fp64);
+      }
+    }
+    const Comparison comparison = judge.comparison(result);
+    CHECK(comparison.tolerance(result) > 0);
+    CHECK(comparison.tolerance(result) < 1e-12);
+    return comparison.worst.excess;
+  };
+  for (const Result result : {Result::o, Result::dq, Result::dk, Result::dv}) {
+    CAPTURE(name_of(result), of_v, of_d_o);
+    double* const row = made.row(result, 150, 1);
+    row[2] *= 1 + 1e-15;
+    CHECK(worst(result) <= 1);
+    row[2] *= 1.001;
+    CHECK(worst(result) > 1);
+  }
+}
+
 TEST_CASE("zeros have to be zeros", "[judge]") {
   Case made(band_mask({{0, 300, 0, 300, 0, unbounded}}));
   std::fill(made.v.begin(), made.v.end(), 0.f);
