@@ -102,6 +102,14 @@ class Operator(unittest.TestCase):
     def test_tensors_without_memory(self):
         q, k, v = (self.sharding.shard(x).to("meta") for x in tensors(torch.float32)[:3])
         self.assertEqual(distattn.torch.attention(q, k, v, sharding=self.sharding).shape, q.shape)
+        distattn.torch.attention(q.requires_grad_(), k, v, sharding=self.sharding).sum().backward()
+        self.assertEqual(q.grad.shape, q.shape)
+
+    def test_autocast_leaves_float64(self):
+        q, k, v = (self.sharding.shard(x) for x in tensors(torch.float64)[:3])
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            o = distattn.torch.attention(q, k, v, sharding=self.sharding)
+        self.assertEqual(o.dtype, torch.float64)
 
     @unittest.skipUnless(COMM.size < 3, "two suffice")
     def test_new_documents_are_not_a_new_graph(self):

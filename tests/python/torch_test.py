@@ -72,6 +72,12 @@ class Torchrun(unittest.TestCase):
         done = subprocess.run([sys.executable, "-B", "-c", LAYER], capture_output=True, text=True, timeout=120, check=False)
         self.assertEqual((done.returncode, done.stdout.strip()), (0, ""), done.stderr)
 
+    def test_after_what_the_system_has_was_looked_at(self):
+        """Whose NCCL may be too old for PyTorch."""
+        done = subprocess.run([sys.executable, "-B", "-c", "import distattn; distattn.info(); import torch"],
+                              capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_one_layer(self):
         done = torchrun.run(torchrun.HERE / "examples/one_layer.py", 2)
         self.assertEqual(done.returncode, 0, done.stderr)

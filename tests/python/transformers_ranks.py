@@ -6,8 +6,8 @@ import unittest
 
 import torch
 import torch.distributed as dist
-from transformers import (AutoModelForCausalLM, Gemma2Config, Gemma3TextConfig, GptOssConfig, LlamaConfig, MistralConfig,
-                          Qwen3Config)
+from transformers import (AutoModel, AutoModelForCausalLM, BloomConfig, Gemma2Config, Gemma3TextConfig, GptOssConfig,
+                          Lfm2Config, LlamaConfig, MistralConfig, ModernBertConfig, Qwen3Config)
 
 import distattn
 import distattn.torch
@@ -170,6 +170,36 @@ class Refusals(unittest.TestCase):
         self.refuse("rows of cu_seqlens differ", cu_seq_lens_q=lengths, cu_seq_lens_k=others)
         self.refuse("cu_seq_lens_k differs", cu_seq_lens_q=lengths, cu_seq_lens_k=lengths[1:])
         self.refuse("output_attentions is given", output_attentions=True)
+
+    def test_a_model_with_attention_code_of_its_own(self):
+        """It asks for a mask, and would compute without one."""
+        bloom = BloomConfig(vocab_size=64, hidden_size=32, n_layer=1, n_head=4)
+        tokens = torch.randint(3, 64, (1, len(self.sharding.positions)))
+        with self.assertRaisesRegex(distattn.UsageError, "computes with its mask itself"):
+            model_of(bloom, "distattn")(tokens, use_cache=False)
+
+    @unittest.skipIf(COMM.size == 1, "nothing is sharded")
+    def test_layers_that_mix_tokens_outside_attention(self):
+        mixing = Lfm2Config(vocab_size=128, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
+                            num_attention_heads=4, num_key_value_heads=2, layer_types=["conv", "full_attention"])
+        self.refuse("layers of conv in a sharded sequence", mixing)
+
+    def test_windows_to_both_sides(self):
+        """ModernBERT's attention is told one more than its mask; T5Gemma's is not."""
+        tokens = torch.randint(3, 64, (1, TOKENS), generator=torch.Generator().manual_seed(1))
+        known = ModernBertConfig(
+            vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=1, num_attention_heads=4,
+            pad_token_id=0, cls_token_id=1, sep_token_id=2, bos_token_id=1, eos_token_id=2, local_attention=8,
+            layer_types=["sliding_attention"])
+        outputs = []
+        for implementation in ("eager", "distattn"):
+            torch.manual_seed(1)
+            model = AutoModel.from_config(known, attn_implementation=implementation).eval()
+            given = {"input_ids": tokens} if implementation == "eager" else \
+                {"input_ids": self.sharding.shard(tokens), "position_ids": self.batch["position_ids"]}
+            with torch.no_grad():
+                outputs.append(model(**given)[0])
+        self.assertLess((self.sharding.shard(outputs[0]) - outputs[1]).abs().max(), 1e-4)
 
     def test_a_model_that_shifts_labels_itself(self):
         """It takes labels and drops shift_labels, as some models with pictures do."""

@@ -72,6 +72,8 @@ class Attention(Handle):
     def _make(self, problem: Problem, request: Request, comm: Comm | None) -> None:
         self.problem, self.request = problem, request
         self._comm = Comm.alone() if comm is None else comm
+        if not isinstance(self._comm, Comm):
+            raise UsageError(f"comm is a {type(comm).__name__} (which ranks there are): pass a distattn.Comm, or None")
         self._lock = threading.RLock()  # one pass at a time, and none while the handle is given back
         super().__init__(made(lib.attention_create, ctypes.byref(problem.struct()), ctypes.byref(request.struct()),
                               self._comm.address))
@@ -243,19 +245,27 @@ def attention(q: Any, k: Any, v: Any, *, ranks: int = 1, schedule: str = "auto",
     return finished_ones if len(finished_ones) > 1 else finished_ones[0]
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=64, typed=True)  # 1.0 is no flag, though it is equal to True
 def _asked(q: Layout, k: Layout, v: Layout | Any, causal: Any, window_size: tuple[int, ...],
            documents: tuple[int, ...] | None, scores: tuple[float, ...], sink_logits: bool, max_logit: Any,
            schedule: Any, backend: Any, threads: Any, cuda_stream: int) -> tuple[Problem, Request]:
     for name, layout in (("q", q), ("k", k), ("v", v)):
         if isinstance(layout, Layout):
             check_tensor(layout, name, q.dtype)
+    if k.shape[:-3] != q.shape[:-3]:
+        raise UsageError(f"k is {_sizes(k)} and q {_sizes(q)} (they have one batch): pass as many sequences of both")
+    if isinstance(v, Layout) and v.shape[:-1] != k.shape[:-1]:
+        raise UsageError(f"v is {_sizes(v)} and k {_sizes(k)} (each key has a value): pass as many of both")
     problem = Problem.of(seq=q.shape[-3], heads=q.shape[-2], head_dim=q.shape[-1], seq_kv=k.shape[-3],
                          kv_heads=k.shape[-2], value_dim=v.shape[-1] if isinstance(v, Layout) else v,
                          shared_kv=not isinstance(v, Layout), batch=q.shape[0] if len(q.shape) == 4 else 1,
                          dtype=q.dtype, scores=scores, sink_logits=sink_logits, max_logit=max_logit, causal=causal,
                          window_size=window_size, cu_seqlens=documents)
     return problem, Request.of(problem, schedule=schedule, backend=backend, threads=threads, cuda_stream=cuda_stream)
+
+
+def _sizes(layout: Layout) -> str:
+    return "x".join(map(str, layout.shape))
 
 
 class _Kept:

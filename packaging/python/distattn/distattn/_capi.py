@@ -4,6 +4,7 @@ ctypes needs no build for each Python, torch or CUDA, and its calls release the 
 """
 
 import ctypes
+import importlib.util
 import os
 from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint8,
                     c_uint16, c_uint64, c_void_p)
@@ -137,8 +138,25 @@ _PLAIN: dict[str, tuple[Any, list[Any]]] = {
 }
 
 
+def load_what_wheels_brought() -> None:
+    """A process has one NCCL and one cuDNN. PyTorch's cannot do with an older one of the system's, so that theirs come
+    first, whoever is imported first."""
+    for package, file in (("nvidia.nccl", "libnccl.so.2"), ("nvidia.cudnn", "libcudnn.so.9")):
+        try:
+            found = importlib.util.find_spec(package)
+        except ModuleNotFoundError:
+            continue
+        for folder in (found.submodule_search_locations or () if found else ()):
+            try:
+                ctypes.CDLL(os.path.join(folder, "lib", file), mode=ctypes.RTLD_LOCAL)
+            except OSError:
+                continue  # the library looks for the system's
+
+
 def _open() -> ctypes.CDLL:
     named = os.environ.get(LIBRARY)
+    if os.path.exists("/dev/nvidiactl"):
+        load_what_wheels_brought()
     try:
         if named:
             return ctypes.CDLL(named, mode=ctypes.RTLD_LOCAL)

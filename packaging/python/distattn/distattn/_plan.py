@@ -5,13 +5,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ._capi import lib, text_of
+from ._capi import lib, load_what_wheels_brought, text_of
 from ._picture import bars
 from ._problem import Problem, Request, int32, integer, layout_text, schedules_of, scores_of, text
 
 
 def info() -> dict[str, Any]:
     """What is built and usable here, and why not: as `distattn info --json`."""
+    load_what_wheels_brought()  # it looks for all that there is
     return dict(json.loads(text_of(lib.info_json)))
 
 

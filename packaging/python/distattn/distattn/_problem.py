@@ -33,6 +33,8 @@ def check_values(v: Any, value_dim: Any) -> None:
         raise UsageError("v is None (nothing says where values are): pass v, or value_dim if they are the beginning of keys")
     if v is not None and value_dim is not None:
         raise UsageError("v and value_dim are given (the latter is of values in keys): pass one of them")
+    if v is None and integer(value_dim, "value_dim") < 1:
+        raise UsageError(f"value_dim is {value_dim} (numbers of a value): pass 1 or more")
 
 
 def seed_of(value: Any) -> int:
@@ -85,6 +87,8 @@ def tree_mask(nodes: Sequence[tuple[int, int]]) -> tuple[list[tuple[int, ...]], 
 
     A node is (number of tokens, index of the node above among those before it; -1: a root).
     """
+    if not isinstance(nodes, Iterable):
+        raise UsageError(f"nodes is {nodes!r} (a list of nodes): pass one")
     listed = [integers(node, "a node") for node in nodes]
     if any(len(node) != 2 for node in listed):
         raise UsageError("a node does not have two numbers (length, parent): pass them")
@@ -114,6 +118,8 @@ class Mask:
         documents = () if cu_seqlens is None else integers(cu_seqlens, "cu_seqlens")
         if cu_seqlens is not None and not documents:
             raise UsageError("cu_seqlens has no entry (it lists 0, …, seq): pass them, or None")
+        if bands is not None and not isinstance(bands, Iterable):
+            raise UsageError(f"bands is {bands!r} (a list of bands): pass one")
         listed = () if bands is None else tuple(integers(band, "a band") for band in bands)
         if any(len(band) != 6 for band in listed):
             raise UsageError("a band does not have six numbers (q0, q1, k0, k1, lo, hi): pass them")
@@ -156,10 +162,13 @@ def scores_of(**given: Any) -> tuple[float, ...]:
 def _score(name: str, value: Any) -> float:
     if value is None:
         return 0.0
-    is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
     if not is_number or (name == "softmax_scale" and value == 0):
         raise UsageError(f"{name} is {value!r} (a number, or None for what is usual): pass one")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise UsageError(f"{name} is {value} (more than a float holds): pass less") from None
 
 
 def _slopes(values: Any) -> tuple[float, ...]:
@@ -269,10 +278,13 @@ class Request:
         """Of a caller's keywords. float64 is what the reference backend alone computes."""
         request = Request(**given)
         for name in ("schedule", "backend", "machine", "layout"):
-            if getattr(request, name) is not None:
+            if name == "schedule" or getattr(request, name) is not None:
                 text(getattr(request, name), name)
         integer(request.threads, "threads")
         integer(request.memory_bytes, "memory_bytes")
+        balance = request.balance_tokens
+        if balance is not None and (isinstance(balance, bool) or not isinstance(balance, (int, float, np.floating))):
+            raise UsageError(f"balance_tokens is {balance!r} (a number, or None for what is usual): pass one")
         int32(integer(request.node_size, "node_size")), int32(integer(request.ahead, "ahead"))
         if request.mode not in MODES:
             raise UsageError(f"mode is {request.mode!r} (unknown): choose one of {', '.join(filter(None, MODES))}, or None")
@@ -305,5 +317,8 @@ def layout_text(layout: str | Mapping[str, Any] | None) -> str | None:
 
 def schedules_of(schedule: str | Sequence[str]) -> list[str]:
     """The schedules of "auto,ring" or ["auto", "ring"]."""
-    listed = schedule.split(",") if isinstance(schedule, str) else schedule
-    return [text(name, "schedule") for name in listed]
+    if isinstance(schedule, str):
+        return [text(name.strip(), "schedule") for name in schedule.split(",")]
+    if not isinstance(schedule, Iterable):
+        raise UsageError(f"schedule is {schedule!r} (no name, and no list of them): pass one")
+    return [text(name, "schedule") for name in schedule]

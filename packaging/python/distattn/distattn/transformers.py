@@ -17,12 +17,34 @@ from ._errors import UsageError
 from ._problem import is_score, scores_of, taken_sinks
 from .torch import Sharding
 from .torch._ops import attend
-from .torch._sharding import CURRENT, make_current
+from .torch._sharding import CURRENT, make_current, sharding_of
 
 NAME = "distattn"
 # Keywords of a model's call that change no attention.
 _OF_OTHERS = {"cache", "cache_position", "max_length_k", "max_length_q", "num_items_in_batch", "output_hidden_states",
               "output_router_logits", "position_embeddings", "return_dict", "shift_labels", "use_cache"}
+# What a config may say of its layers where tokens meet in attention alone.
+_LAYERS = {"full_attention", "sliding_attention", "chunked_attention", "attention"}
+
+
+class _UnmadeMask:
+    """Stands for the mask of a model until its attention, which makes none: whatever computes with it is not ours."""
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise _refuse("the model computes with its mask itself", "its attention is code of its own, not the one that is "
+                      "registered", "choose another attn_implementation")
+
+    def __getitem__(self, _: Any) -> "_UnmadeMask":
+        return self  # as long as nobody computes with the part
+
+    @classmethod
+    def __torch_function__(cls, *_: Any, **__: Any) -> Any:
+        return cls()._refuse()
+
+    __getattr__ = __add__ = __radd__ = __mul__ = __rmul__ = __sub__ = __rsub__ = __invert__ = __bool__ = _refuse
+
+
+_UNMADE_MASK = _UnmadeMask()
 
 
 def register(sharding: Sharding | None = None, name: str = NAME) -> None:
@@ -66,7 +88,7 @@ def _refuse(what: str, why: str, suggestion: str) -> UsageError:
 
 
 def _mask(*_: Any, attention_mask: Tensor | None = None, config: Any = None, local_size: int | None = None,
-          use_vmap: bool = False, **__: Any) -> None:
+          use_vmap: bool = False, **__: Any) -> _UnmadeMask:
     """No mask is made, since the library knows it. What it would not know is refused."""
     if attention_mask is not None and torch.compiler.is_compiling():
         raise _refuse("attention_mask is given to a compiled model", "a graph cannot say whether it hides tokens",
@@ -80,11 +102,24 @@ def _mask(*_: Any, attention_mask: Tensor | None = None, config: Any = None, loc
     if local_size is not None and local_size != getattr(config, "sliding_window", None):
         raise _refuse(f"chunks of {local_size} tokens", "distattn knows causal, windows and documents",
                       "choose another attn_implementation")
-    if not getattr(config, "is_causal", True):
+    if not getattr(config, "is_causal", True) or getattr(config, "use_bidirectional_attention", False):
         raise _refuse("a decoder that is not causal", "its layers do not say so", "choose another attn_implementation")
+    if not torch.compiler.is_compiling() and sharding_of(0).comm.size > 1:
+        _refuse_mixing(config)
+    return _UNMADE_MASK
 
 
-def _attend(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None,
+def _refuse_mixing(config: Any) -> None:
+    """Convolutions, recurrences and state spaces would start anew in every rank's part of the sequence."""
+    layers = {str(layer) for name in ("layer_types", "layers_block_type", "block_types")
+              for layer in getattr(config, name, None) or ()}
+    layers |= {"mamba"} if any(name.startswith("mamba_") for name in getattr(config, "__dict__", {})) else set()
+    if layers - _LAYERS:
+        raise _refuse(f"layers of {', '.join(sorted(layers - _LAYERS))} in a sharded sequence",
+                      "tokens meet in them too, not in attention alone", "choose a model of attention, or one rank")
+
+
+def _attend(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | _UnmadeMask | None,
             scaling: float | None = None, dropout: float = 0.0, sliding_window: int | None = None,
             is_causal: bool | None = None, position_ids: Tensor | None = None, cu_seq_lens_q: Tensor | None = None,
             cu_seq_lens_k: Tensor | None = None, **others: Any) -> tuple[Tensor, None]:
@@ -95,17 +130,29 @@ def _attend(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_ma
         if name not in _OF_OTHERS and given is not None and given is not False:
             raise _refuse(f"{name} is given to distattn", "it does not compute with it", "leave it out, or choose "
                           "another attn_implementation")
-    if attention_mask is not None:
+    if attention_mask is not None and not isinstance(attention_mask, _UnmadeMask):
         raise _refuse("attention_mask is given to distattn", "a mask of numbers is not computed with", "pass none")
     if key.shape[2] != query.shape[2]:
         raise _refuse(f"{query.shape[2]} queries of {key.shape[2]} keys", "a cache of keys is not sharded",
                       "pass use_cache=False, and whole sequences")
-    o, _, _ = attend(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), sinks, CURRENT,
-                     getattr(module, "is_causal", True) if is_causal is None else is_causal,
-                     (-1, -1) if sliding_window is None else (sliding_window - 1, -1),
-                     _documents(cu_seq_lens_q, cu_seq_lens_k), 0,
+    causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    o, _, _ = attend(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), sinks, CURRENT, causal,
+                     _window(sliding_window, causal, getattr(module, "config", None)), _documents(cu_seq_lens_q, cu_seq_lens_k), 0,
                      scores_of(softmax_scale=scaling, dropout_p=dropout, **scores), None, position_ids)
     return o, None
+
+
+def _window(width: int | None, causal: bool, config: Any) -> tuple[int, int]:
+    """Keys to the left and right. Masks of transformers reach as far to both sides as the config says; attentions that
+    take no mask reach one less than they are told, so that some models tell them one more."""
+    if width is None:
+        return -1, -1
+    if causal:
+        return width - 1, -1
+    if width - 1 != getattr(config, "sliding_window", width - 1):
+        raise _refuse(f"a window of {width} keys to both sides", "attentions of transformers differ by one in what it "
+                      "means", "choose another attn_implementation")
+    return width - 1, width - 1
 
 
 def _documents(of_queries: Tensor | None, of_keys: Tensor | None) -> Tensor | None:

@@ -169,7 +169,7 @@ def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, 
     o, lse, _, numbers = output
     ctx.save_for_backward(q, k, v, sinks, o, lse, numbers)
     ctx.options, ctx.inputs, ctx.given = options, len(inputs), [each is not None for each in (q, k, v, sinks)]
-    ctx.sharding = _kept(numbers)
+    ctx.sharding = None if q.is_meta else _kept(numbers)  # of tensors without numbers there are none
     ctx.set_materialize_grads(False)
 
 
@@ -208,11 +208,13 @@ def attention(q: Tensor, k: Tensor, v: Tensor | None, *, sharding: Sharding, cau
     if not isinstance(sharding, Sharding):
         raise UsageError(f"sharding is a {type(sharding).__name__} (who owns which tokens): pass a "
                          f"distattn.torch.Sharding")
+    if not torch.compiler.is_compiling():
+        flag(return_lse, "return_lse")
     sinks = taken_sinks(scores)
     o, lse, max_logit = attend(q, k, v, sinks, sharding.numbered, causal, window_size, cu_seqlens, first_keys,
                                scores_of(softmax_scale=softmax_scale, **scores), schedule, positions, dropout_seed,
                                return_max_logit, value_dim)
-    returned = (o, *[lse.detach()] * return_lse, *[max_logit.detach()] * return_max_logit)
+    returned = (o, *([lse.detach()] if return_lse else []), *([max_logit.detach()] if return_max_logit else []))
     return returned if len(returned) > 1 else o
 
 
@@ -229,8 +231,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor | None, sinks: Tensor | None, number:
     left, right = window_size
     kind = q.device.type
     if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):  # as PyTorch's own attention does
-        computed = torch.get_autocast_dtype(kind)
-        q, k, v = q.to(computed), k.to(computed), None if v is None else v.to(computed)
+        q, k, v = (each if each is None or each.dtype == torch.float64 else each.to(torch.get_autocast_dtype(kind))
+                   for each in (q, k, v))
     documents = cu_seqlens if cu_seqlens is None or isinstance(cu_seqlens, Tensor) else \
         torch.tensor(integers(cu_seqlens, "cu_seqlens"), device="cpu")
     seed = None
@@ -257,6 +259,8 @@ def _check_arguments(causal: Any, window_size: Any, first_keys: Any, schedule: A
             raise UsageError(f"{name} is a nested tensor (not supported): pass a dense one, and documents as cu_seqlens")
     if isinstance(dropout_seed, Tensor) and dropout_seed.numel() != 1:
         raise UsageError(f"dropout_seed has {dropout_seed.numel()} numbers (one counts on all ranks): pass one")
+    if isinstance(dropout_seed, Tensor) and dropout_seed.dtype.is_floating_point:
+        raise UsageError(f"dropout_seed is a {dropout_seed.dtype} (an integer of 64 bits): pass integers")
     _refuse_derivatives(*(tensor for tensor in tensors.values() if tensor is not None))
 
 
