@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "catch.hpp"
+#include "cli/tools/documents.hpp"
 #include "distattn/choose.hpp"
 #include "distattn/error.hpp"
 #include "tests/support/masks.hpp"
@@ -82,6 +83,26 @@ TEST_CASE("masks on one layout have the same owners, and no layout of one of the
                                              weight * seconds(AttentionPlan(kinds[1].problem, ranks, asked("auto")))));
     }
   }
+}
+
+TEST_CASE("a mask that is given twice takes no longer than alone", "[layers]") {
+  Problem problem = packed_layer(causal_mask());
+  problem.seq_q = problem.seq_kv = 4096;
+  problem.heads = 8;
+  problem.kv_heads = 2;
+  problem.head_dim = problem.value_dim = 64;
+  problem.mask.documents = draw_documents("pile", 4096, 3);
+  const ScheduleRequest request{
+      .schedule = "placed", .passes = Passes::both, .machine = find_machine("ethernet-h100x64")};
+  const Machine& machine = std::get<Machine>(request.machine);
+  const auto seconds_on = [&](const AttentionPlan& plan) {
+    double sum = 0;
+    for (const PassPlan& pass : predict(plan, &machine)) sum += pass.predicted_s;
+    return sum;
+  };
+  const double alone = seconds_on(AttentionPlan(problem, 7, request));
+  for (const AttentionPlan& each : or_refuse(plan({{problem, 1}, {problem, 1}}, 7, request)))
+    CHECK(seconds_on(each) <= alone * (1 + 1e-12));
 }
 
 TEST_CASE("a named schedule is that of all masks", "[layers]") {

@@ -261,6 +261,41 @@ TEST_CASE("meshes that are wrong are refused, saying which", "[placement]") {
   CHECK_THAT(refusal(R"({"groups": 1, "rows": 2, "columns": 1, "ranks": [1, 4]})"), contains_text("meshes[0]"));
 }
 
+TEST_CASE("more freedom makes no placement slower", "[placement]") {
+  Problem problem = packed({0, 49152, 65536});
+  problem.kv_heads = 2;
+  ScheduleRequest request = placed_on("ethernet-h100x64");
+  const auto seconds = [&](int ranks) {
+    const Machine& machine = std::get<Machine>(request.machine);
+    return or_refuse(rank_schedules(problem, ranks, machine, request)).front().predicted_s;
+  };
+  const auto check_balances = [&](int ranks, std::initializer_list<double> balances) {
+    double least = std::numeric_limits<double>::infinity();
+    for (const double balance : balances) {
+      CAPTURE(ranks, balance);
+      request.balance_tokens = balance;
+      const double found = seconds(ranks);
+      CHECK(found <= least * (1 + 1e-12));
+      least = std::min(least, found);
+    }
+  };
+  check_balances(3, {0, 0.005, 1});
+
+  request = placed_on("dgx-a100x2");
+  std::get<Machine>(request.machine).speeds = {1, 1, 1, 0.5};
+  problem.mask = full_mask();
+  check_balances(4, {0.005, 0.1, 1, 100});
+
+  std::get<Machine>(request.machine).speeds = {1, 0.3, 1, 1};
+  problem.seq_q = problem.seq_kv = 4096;
+  problem.mask = causal_mask();
+  problem.mask.left = 512;
+  request.balance_tokens = 0.005;
+  const double by_tokens = seconds(4);
+  request.balance = Balance::work;
+  CHECK(seconds(4) <= by_tokens * (1 + 1e-12));
+}
+
 TEST_CASE("what binds a placement is what it would be faster without", "[placement]") {
   const Problem problem = six_long_ones();
   ScheduleRequest request = placed_on("dgx-h100x8");
@@ -269,6 +304,9 @@ TEST_CASE("what binds a placement is what it would be faster without", "[placeme
   CHECK(binds(packed({0, 16384, 32768, 49152, 65536}), 4) == "compute");
   CHECK(binds(problem, 2) == "tokens");
   CHECK(binds(packed({0, 131072, 131100, 131200}), 16) == "one document");
+  machine.speeds = {1, 1, 1, 0.5, 1, 1, 1, 1};
+  CHECK(binds(packed({0, 16384}), 8) == "tokens");
+  machine.speeds.clear();
   machine.near.bytes_per_s /= 64;
   CHECK(binds(problem, 8) == "near");
   machine = find_machine("ethernet-h100x64");

@@ -20,6 +20,8 @@ namespace {
 constexpr int most_groups = 8;
 /// On this many ranks, and where every rank is a node, documents computed in two parts, one after the other, pay.
 constexpr int few_ranks = 32;
+/// On this many ranks, placements are tried with equal tokens in every way.
+constexpr int very_few_ranks = 16;
 /// This many parts of a mask fill every rank equally, in whatever way.
 constexpr std::size_t many_components = 1 << 18;
 /// What binds: without it, the time would be less than this part of what it is.
@@ -32,7 +34,7 @@ PackingWish usual_wish(const Problem& problem, const ScheduleRequest& request) {
   return {groups, 0.3, 1, request.balance_tokens, request.balance};
 }
 
-std::vector<PackingWish> wishes_of(const Problem& problem, const ScheduleRequest& request, const Machine& machine,
+std::vector<PackingWish> wishes_by(const Problem& problem, const ScheduleRequest& request, const Machine& machine,
                                    int ranks, std::size_t components) {
   PackingWish wish = usual_wish(problem, request);
   std::vector<PackingWish> wishes;
@@ -64,16 +66,29 @@ std::vector<PackingWish> wishes_of(const Problem& problem, const ScheduleRequest
       wishes.back().travel = Travel::routed;
     }
   }
-  // More freedom is no worse.
-  const ScheduleRequest usual;
-  if (request.balance_tokens > usual.balance_tokens)
-    wishes.emplace_back(usual_wish(problem, request)).balance = usual.balance_tokens;
-  if (request.balance == Balance::work) {  // short documents fill any share, and equal ones leave more room
-    for (const double hide : {0.1, 0.3, 0.6, 1.0}) {
+  // More freedom is no worse: what is best with less of it, which few placements use up, is tried too.
+  for (const double less : {0.0, 0.005, 0.03, 0.1, 0.3}) {
+    if (less >= request.balance_tokens || (less == 0 && ranks > few_ranks)) continue;
+    for (const double hide : {0.3, 1.0}) {
       wishes.push_back(usual_wish(problem, request));
       wishes.back().hide = hide;
-      wishes.back().by = Balance::tokens;
+      wishes.back().balance = less;
     }
+  }
+  return wishes;
+}
+
+/// Of more freedom, what is best with less of it too: with balanced work, equal tokens, because short documents fill
+/// any share, and equal ones leave more room; on so few ranks that one token more or less matters, exactly equal ones.
+std::vector<PackingWish> wishes_of(const Problem& problem, const ScheduleRequest& request, const Machine& machine,
+                                   int ranks, std::size_t components) {
+  std::vector<ScheduleRequest> requests = {request};
+  if (request.balance == Balance::work) requests.emplace_back(request).balance = Balance::tokens;
+  if (ranks <= very_few_ranks && request.balance_tokens > 0) requests.emplace_back(requests.back()).balance_tokens = 0;
+  std::vector<PackingWish> wishes;
+  for (const ScheduleRequest& each : requests) {
+    const std::vector<PackingWish> more = wishes_by(problem, each, machine, ranks, components);
+    wishes.insert(wishes.end(), more.begin(), more.end());
   }
   return wishes;
 }
@@ -107,12 +122,16 @@ const char* what_binds(const Problem& problem, int ranks, const Machine& machine
   if (components.size() > 1 && seconds_of_longest(components, costs, wish) >= nearly_all * all) return "one document";
   PlacementCosts near = costs, far = costs;
   near.near.bytes_per_s = far.far.bytes_per_s = std::numeric_limits<double>::infinity();
-  PackingWish unbalanced = wish;
-  unbalanced.balance = ranks;
+  double freely = std::numeric_limits<double>::infinity();
+  for (const double balance : {0.1, 0.3, 1.0, static_cast<double>(ranks)}) {
+    PackingWish free = wish;
+    free.balance = std::max(balance, wish.balance);
+    freely = std::min(freely, seconds(costs, free));
+  }
   const char* binds = "compute";
   double least = nearly_all * all;
   for (const auto& [name, without] :
-       {std::pair{"near", seconds(near, wish)}, {"far", seconds(far, wish)}, {"tokens", seconds(costs, unbalanced)}}) {
+       {std::pair{"near", seconds(near, wish)}, {"far", seconds(far, wish)}, {"tokens", freely}}) {
     if (without >= least) continue;
     least = without;
     binds = name;

@@ -21,7 +21,7 @@ namespace distattn {
 namespace {
 
 /// Owners on which one order of steps takes this much longer than on the best ones are tried in no other.
-constexpr double hopeless_owners = 1.2;
+constexpr double hopeless_owners = 1.3;
 
 /// For each kind, what computes it on one layout.
 using ChoicesOfKinds = std::vector<std::vector<Choice>>;
@@ -111,11 +111,10 @@ class Together {
     for_each(all, [](std::optional<OnOwners>& one, const Placement&, const TrialsOfKind&) {
       one->add({Staging::together, Staging::by_distance_late, Staging::by_place, Staging::by_part});
     });
-    const auto best =
-        std::min_element(all.begin(), all.end(), [&](std::size_t a, std::size_t b) { return total(a) < total(b); });
-    if (best == all.end()) return;
-    for_each({*best},
-             [](std::optional<OnOwners>& one, const Placement&, const TrialsOfKind&) { one->add_other_ends(); });
+    std::vector<std::size_t> best = all;
+    std::stable_sort(best.begin(), best.end(), [&](std::size_t a, std::size_t b) { return total(a) < total(b); });
+    best.resize(std::min<std::size_t>(best.size(), 2));  // other ends may turn their order
+    for_each(best, [](std::optional<OnOwners>& one, const Placement&, const TrialsOfKind&) { one->add_other_ends(); });
     for (const std::size_t o : all) {
       ChoicesOfKinds choices;
       for (const auto& of_kind : tried[o]) choices.push_back(of_kind->choices());
