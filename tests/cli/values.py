@@ -313,7 +313,21 @@ def other_backends():
     assert done.stderr.count("cpu") == 1, done.stderr
 
 
-for check in (overflow, underflow, headers, types_of_others, bytes_in_messages, documents_of_files, masks, numbers, twice,
+def results():
+    """In fp64, beyond what float32 holds, or what squares of doubles hold: right, and what --out cannot write is said:
+    all of o and dk, and dq but for that of the first query, which is 0."""
+    for size, note in ((1e-200, ""), (1.0, ""), (1e200, "136 numbers of the results are beyond float32")):
+        with tempfile.TemporaryDirectory() as folder:
+            write_inputs(folder, **{name: {"values": ordinary(), "kind": "d"} for name in ("q", "k", "do")},
+                         v={"values": [size * value for value in ordinary()], "kind": "d"})
+            done = fine(distattn(folder, *FILES, "--do", "do.npy", "--backend", "reference", "--ranks", "3", "--backward",
+                                 "--check", "--out", "out", "--json"), note)
+            assert ("beyond float32" in done.stderr) == bool(note), done.stderr
+            errors = json.loads(done.stdout)["error"]
+            assert all(0 <= errors[name] < 1e-13 for name in ("o", "dq", "dk", "dv")), errors
+
+
+for check in (results, overflow, underflow, headers, types_of_others, bytes_in_messages, documents_of_files, masks, numbers, twice,
               notes, sink_logits, other_backends, zero_bytes, odd_names):
     check()
     print(check.__name__, "fine")

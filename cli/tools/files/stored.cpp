@@ -31,8 +31,8 @@ std::string name_of(StoredType type, const std::string& dtype) {
     case StoredType::int64:
       return "int64";
     case StoredType::other:
-      return dtype.empty() ? "of a type that distattn does not read"
-                           : fmt::format("of dtype '{}', which distattn does not read", dtype);
+      return dtype.empty() ? "of a type that distattn does not read,"
+                           : fmt::format("of dtype '{}', which distattn does not read,", dtype);
     default:
       return "floating-point";
   }

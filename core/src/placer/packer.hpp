@@ -86,7 +86,10 @@ struct Parcels {
   /// How much more than others a rank owns.
   double weight(Rank rank) const { return wish.by == Balance::work ? costs.speed(rank) / costs.mean_speed : 1; }
   double share_of(Rank rank) const { return share * weight(rank); }
-  double most_of(Rank rank) const { return std::ceil(share_of(rank) * (1 + wish.balance)); }
+  /// Within the balance, unless that were less than what equal shares round up to.
+  double most_of(Rank rank) const {
+    return std::max(std::ceil(share_of(rank)), std::floor(share_of(rank) * (1 + wish.balance)));
+  }
   double largest_share() const;
 
   double share;       ///< tokens of a rank on average
