@@ -14,14 +14,15 @@ packages=(
   libtrilinos-kokkos-dev libucx-dev libpmix-dev openmpi-bin libopenblas-dev
   pkgconf python3
 )
-sanitized='' targets=("$@")
+sanitized='' everything=yes
+[[ $# -eq 0 ]] || everything=''
 case $preset in
   asan | tsan) sanitized=yes ;;
-  memory | threads) sanitized=yes targets=(of the preset) ;;
+  memory | threads) sanitized=yes everything='' ;;
 esac
 [[ -z $sanitized ]] || packages+=(clang lld)
 # What tests alone use, a third of all that is to install: whoever builds everything can run them.
-[[ ${#targets[@]} -gt 0 ]] || packages+=(
+[[ -z $everything ]] || packages+=(
   libopenmpi-dev python3-numpy python3-yaml iproute2
   clang-format clang-tidy abigail-tools valgrind shellcheck doxygen
 )

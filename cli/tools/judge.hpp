@@ -10,6 +10,7 @@
 #include "cli/tools/groups.hpp"
 #include "cli/tools/oracle.hpp"
 #include "distattn/index.hpp"
+#include "kernels/reference/oracle.hpp"
 
 namespace distattn {
 
@@ -30,8 +31,7 @@ constexpr Pass pass_of(Result result) {
   return result == Result::o || is_logarithm(result) ? Pass::forward : Pass::backward;
 }
 
-/// A sum of squares. Holds those of all doubles where its exponent is longer than theirs, as x86's is.
-using Squares = long double;
+using Squares = kernels::reference::Square;
 
 /// The part of a result whose error is largest relative to its tolerance.
 struct WorstPart {

@@ -2,6 +2,7 @@
 /// A whole attention in float64, unsharded: what every other result is compared with, and how far rounding may carry
 /// each row of another from it.
 
+#include <cmath>
 #include <span>
 #include <vector>
 
@@ -10,6 +11,11 @@
 #include "kernels/team.hpp"
 
 namespace distattn::kernels::reference {
+
+/// Holds squares of all doubles where its exponent is longer than theirs, as x86's is.
+using Square = long double;
+constexpr Square square(double x) { return static_cast<Square>(x) * x; }
+inline double root(Square squares) { return static_cast<double>(std::sqrt(squares)); }
 
 /// q, k, v (and d_o for gradients) in any element types, heads a multiple of k's. Queries and keys stand at the given
 /// positions and see each other through `bands`.

@@ -12,11 +12,6 @@
 
 namespace distattn::kernels::reference {
 
-/// Holds squares of all doubles where its exponent is longer than theirs, as x86's is.
-using Square = long double;
-constexpr Square square(double x) { return static_cast<Square>(x) * x; }
-inline double root(Square squares) { return static_cast<double>(std::sqrt(squares)); }
-
 /// L2 norm of the elements that are finite: one infinity shall not excuse what lies beside it.
 double finite_norm(const double* row, int dim);
 

@@ -223,16 +223,6 @@ def check_device_options(cache):
 
 
 def check_calibration(cache):
-    """Of one core, which takes half of what two do. Other tests calibrate with more."""
-    all_cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(all_cores)})
-    try:
-        check_calibration_of_these_cores(cache)
-    finally:
-        os.sched_setaffinity(0, all_cores)
-
-
-def check_calibration_of_these_cores(cache):
     """Stored, read again, and used: the same prediction from the store and from what was printed."""
     before = rows_of(cache, *SHAPE, "--schedule", "ring")
     done = subprocess.run([BINARY, "info", "--json"], capture_output=True, text=True, check=True)

@@ -327,7 +327,7 @@ def results():
             assert all(0 <= errors[name] < 1e-13 for name in ("o", "dq", "dk", "dv")), errors
 
 
-for check in (results, overflow, underflow, headers, types_of_others, bytes_in_messages, documents_of_files, masks, numbers, twice,
-              notes, sink_logits, other_backends, zero_bytes, odd_names):
+for check in (results, overflow, underflow, headers, types_of_others, bytes_in_messages, documents_of_files, masks,
+              numbers, twice, notes, sink_logits, other_backends, zero_bytes, odd_names):
     check()
     print(check.__name__, "fine")

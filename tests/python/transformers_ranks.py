@@ -170,6 +170,7 @@ class Refusals(unittest.TestCase):
         self.refuse("rows of cu_seqlens differ", cu_seq_lens_q=lengths, cu_seq_lens_k=others)
         self.refuse("cu_seq_lens_k differs", cu_seq_lens_q=lengths, cu_seq_lens_k=lengths[1:])
         self.refuse("output_attentions is given", output_attentions=True)
+        self.refuse("a decoder that is not causal", Gemma2Config(**SIZES, **WINDOWS, use_bidirectional_attention=True))
 
     def test_a_model_with_attention_code_of_its_own(self):
         """It asks for a mask, and would compute without one."""
@@ -200,6 +201,11 @@ class Refusals(unittest.TestCase):
             with torch.no_grad():
                 outputs.append(model(**given)[0])
         self.assertLess((self.sharding.shard(outputs[0]) - outputs[1]).abs().max(), 1e-4)
+
+    def test_a_window_to_both_sides_whose_width_is_told_in_two_ways(self):
+        encoder = Gemma2Config(**SIZES, **WINDOWS)  # as T5Gemma's attention is told it
+        with self.assertRaisesRegex(distattn.UsageError, "a window of 16 keys to both sides"):
+            distattn.transformers._window(16, False, encoder)
 
     def test_a_model_that_shifts_labels_itself(self):
         """It takes labels and drops shift_labels, as some models with pictures do."""

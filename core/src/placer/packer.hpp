@@ -1,6 +1,7 @@
 #pragma once
 /// Packs the components of a mask on ranks so that none needs more than a given time.
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <optional>

@@ -68,7 +68,8 @@ std::vector<PackingWish> wishes_by(const Problem& problem, const ScheduleRequest
   }
   // More freedom is no worse: what is best with less of it, which few placements use up, is tried too.
   for (const double less : {0.0, 0.005, 0.03, 0.1, 0.3}) {
-    if (less >= request.balance_tokens || (less == 0 && ranks > few_ranks)) continue;
+    const bool tried_anyway = less == 0 && ranks <= very_few_ranks;  // in every way
+    if (less >= request.balance_tokens || tried_anyway || (less == 0 && ranks > few_ranks)) continue;
     for (const double hide : {0.3, 1.0}) {
       wishes.push_back(usual_wish(problem, request));
       wishes.back().hide = hide;

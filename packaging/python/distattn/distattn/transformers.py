@@ -137,7 +137,8 @@ def _attend(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_ma
                       "pass use_cache=False, and whole sequences")
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     o, _, _ = attend(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), sinks, CURRENT, causal,
-                     _window(sliding_window, causal, getattr(module, "config", None)), _documents(cu_seq_lens_q, cu_seq_lens_k), 0,
+                     _window(sliding_window, causal, getattr(module, "config", None)),
+                     _documents(cu_seq_lens_q, cu_seq_lens_k), 0,
                      scores_of(softmax_scale=scaling, dropout_p=dropout, **scores), None, position_ids)
     return o, None
 
