@@ -89,20 +89,31 @@ struct Operand {
     if (major == Major::depth) return swizzled(start + other / 8 * stride + other % 8 * 128 + depth * 2);
     return swizzled(start + other / 64 * leading + depth / 8 * stride + depth % 8 * 128 + other % 64 * 2);
   }
-  template <class Element>
-  float element(std::uint32_t other, std::uint32_t depth) const {
-    Element value;
-    std::memcpy(&value, simt::machine().shared(address(other, depth), 2, 2, "wgmma operand"), 2);
-    return to_float(value);
-  }
-  /// Everything that a product reads, in pieces of 16 bytes.
-  void list_reads(std::uint32_t first, std::uint32_t count, std::vector<simt::SharedRange>& reads) const {
-    const bool by_depth = major == Major::depth;
+  /// Everything that a product reads, in pieces of eight elements that lie together: put(byte address, other, depth).
+  template <class Put>
+  void for_each_piece(std::uint32_t first, std::uint32_t count, Put put) const {
     for (std::uint32_t i = 0; i < count * 2; ++i) {
-      const std::uint32_t at = by_depth ? address(first + i / 2, i % 2 * 8) : address(first + i / 16 * 8, i % 16);
+      const bool by_depth = major == Major::depth;
+      const std::uint32_t other = first + (by_depth ? i / 2 : i / 16 * 8), depth = by_depth ? i % 2 * 8 : i % 16;
+      put(address(other, depth), other, depth);
+    }
+  }
+  void list_reads(std::uint32_t first, std::uint32_t count, std::vector<simt::SharedRange>& reads) const {
+    for_each_piece(first, count, [&](std::uint32_t at, std::uint32_t, std::uint32_t) {
       simt::machine().shared(at, 16, 16, "wgmma operand");
       reads.push_back({offset_of(at), 16});
-    }
+    });
+  }
+  /// put(other, depth, element)
+  template <class Element, class Put>
+  void for_each_element(std::uint32_t first, std::uint32_t count, Put put) const {
+    const std::uint32_t next_other = major == Major::depth ? 0 : 1;
+    for_each_piece(first, count, [&](std::uint32_t at, std::uint32_t other, std::uint32_t depth) {
+      Element piece[8];
+      std::memcpy(piece, simt::machine().shared(at, sizeof piece, sizeof piece, "wgmma operand"), sizeof piece);
+      for (std::uint32_t i = 0; i < 8; ++i)
+        put(other + i * next_other, depth + i * (1 - next_other), to_float(piece[i]));
+    });
   }
 };
 
@@ -129,20 +140,14 @@ void multiply_now(const std::array<ProductLane, 32>& lanes, std::uint32_t first_
     }
   }
   if (lanes[0].a == nullptr) {
-    const Operand operand(lanes[0].left, left);
-    for (std::uint32_t row = 0; row < 16; ++row) {
-      for (std::uint32_t k = 0; k < 16; ++k) a[row][k] = operand.element<Element>(first_row + row, k);
-    }
+    Operand(lanes[0].left, left).for_each_element<Element>(first_row, 16, [&](auto row, auto k, float value) {
+      a[row - first_row][k] = value;
+    });
   }
-  const Operand operand(lanes[0].right, right);
-  for (std::uint32_t k = 0; k < 16; ++k) {
-    for (std::uint32_t n = 0; n < columns; ++n) b[k][n] = operand.element<Element>(n, k);
-  }
-  for (std::uint32_t row = 0; row < 16; ++row) {
-    for (std::uint32_t k = 0; k < 16; ++k) {
-      for (std::uint32_t n = 0; n < columns; ++n) d[row][n] += a[row][k] * b[k][n];
-    }
-  }
+  Operand(lanes[0].right, right).for_each_element<Element>(0, columns, [&](auto n, auto k, float value) {
+    b[k][n] = value;
+  });
+  simt::add_products(d[0], a, b[0], columns);
   for (std::uint32_t lane = 0; lane < 32; ++lane) {
     for (std::uint32_t i = 0; i < columns / 2; ++i) {
       lanes[lane].d[i / 4][i % 4] = d[lane / 4 + i / 2 % 2 * 8][i / 4 * 8 + lane % 4 * 2 + i % 2];

@@ -160,13 +160,12 @@ bool Machine::any_thread(bool value) {
   return votes_[vote] != 0;
 }
 
-std::byte* Machine::shared(std::uint32_t address, std::uint32_t bytes, std::uint32_t alignment, const char* what) {
-  if (address < shared_base || address - shared_base + bytes > launch_.shared_bytes) {
-    fail(std::string(what) + ": shared bytes " + std::to_string(static_cast<std::int64_t>(address) - shared_base) +
-         "+" + std::to_string(bytes) + " outside " + std::to_string(launch_.shared_bytes));
+void Machine::fail_shared(std::uint32_t address, std::uint32_t bytes, const char* what) {
+  if (address >= shared_base && address - shared_base + bytes <= launch_.shared_bytes) {
+    fail(std::string(what) + ": misaligned shared address");
   }
-  if (address % alignment != 0) fail(std::string(what) + ": misaligned shared address");
-  return shared_ + (address - shared_base);
+  fail(std::string(what) + ": shared bytes " + std::to_string(static_cast<std::int64_t>(address) - shared_base) + "+" +
+       std::to_string(bytes) + " outside " + std::to_string(launch_.shared_bytes));
 }
 
 void Machine::on_shared_read(std::uint32_t address, std::uint32_t bytes, const char* what) {

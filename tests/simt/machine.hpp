@@ -56,7 +56,11 @@ class Machine {
   bool any_thread(bool value);
 
   /// Memory behind a shared address, after checking bounds and alignment.
-  std::byte* shared(std::uint32_t address, std::uint32_t bytes, std::uint32_t alignment, const char* what);
+  std::byte* shared(std::uint32_t address, std::uint32_t bytes, std::uint32_t alignment, const char* what) {
+    if (address < shared_base || address - shared_base + bytes > launch_.shared_bytes || address % alignment != 0)
+      fail_shared(address, bytes, what);
+    return shared_ + (address - shared_base);
+  }
   void on_shared_read(std::uint32_t address, std::uint32_t bytes, const char* what);
   void on_shared_write(std::uint32_t address, std::uint32_t bytes, const char* what);
   std::byte* shared_memory() { return shared_; }
@@ -91,6 +95,7 @@ class Machine {
     std::vector<Thread*> waiting;
     Clock seen;
   };
+  [[noreturn]] void fail_shared(std::uint32_t address, std::uint32_t bytes, const char* what);
   void run_block(const std::function<void()>& kernel);
   bool join(const char* name, std::uint32_t mask, void* argument);
   void finish_collective(std::uint32_t mask);

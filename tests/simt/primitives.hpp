@@ -11,6 +11,7 @@
 #include "kernels/cuda/launch.hpp"
 #include "kernels/element.hpp"
 #include "simt/language.hpp"
+#include "simt/products.hpp"
 #include "simt/queue.hpp"
 
 #define DISTATTN_UNROLL
@@ -175,7 +176,13 @@ void mma(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint
   } mine{d, a, {b0, b1}};
   simt::machine().collective("mma.m16n8k16", simt::all_lanes, &mine, [](void** lanes) {
     using emulated::high_of, emulated::low_of;
-    float A[16][16], B[16][8];
+    float A[16][16], B[16][8], D[16][8];
+    const auto for_each_sum = [&](auto act) {
+      for (int lane = 0; lane < 32; ++lane) {
+        float* const its = static_cast<Lane*>(lanes[lane])->d;
+        for (int i = 0; i < 4; ++i) act(its[i], D[lane / 4 + (i >> 1) * 8][lane % 4 * 2 + (i & 1)]);
+      }
+    };
     for (int lane = 0; lane < 32; ++lane) {
       const auto& its = *static_cast<Lane*>(lanes[lane]);
       const int group = lane / 4, pair = lane % 4 * 2;
@@ -189,13 +196,9 @@ void mma(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint
         B[pair + 8 * i + 1][group] = high_of<Element>(its.b[i]);
       }
     }
-    for (int lane = 0; lane < 32; ++lane) {
-      const auto& its = *static_cast<Lane*>(lanes[lane]);
-      for (int i = 0; i < 4; ++i) {
-        const int row = lane / 4 + (i >> 1) * 8, column = lane % 4 * 2 + (i & 1);
-        for (int k = 0; k < 16; ++k) its.d[i] += A[row][k] * B[k][column];
-      }
-    }
+    for_each_sum([](const float& own, float& sum) { sum = own; });
+    simt::add_products(D[0], A, B[0], 8);
+    for_each_sum([](float& own, const float& sum) { own = sum; });
   });
 }
 
