@@ -39,7 +39,7 @@ std::optional<int> number_in(const Variables& variables, const std::string& name
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), number);
   if (error != std::errc() || end != text->data() + text->size() || number < 0) {
     throw Error(ErrorKind::environment,
-                fmt::format("{}={} is not a number (0 or more is expected): correct it", name, *text));
+                fmt::format("{}={} (a whole number, 0 or more, is expected): correct it", name, *text));
   }
   return number;
 }

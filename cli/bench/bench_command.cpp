@@ -219,11 +219,11 @@ void add_gates(App& app, BenchOptions& options) {
             "Exit 1 when a row takes this many times its prediction", "NUMBER", rarely(Group::output));
 }
 
-/// What single kernels and calibrations do not honour.
-Values kernel_values() {
-  std::vector<std::string> names = kernel_names();
-  names.insert(names.begin(), "all");
-  return some_of(names);
+/// What --kernel takes.
+std::vector<std::string> kernel_words() {
+  std::vector<std::string> words = kernel_names();
+  words.insert(words.begin(), "all");
+  return words;
 }
 
 /// Nothing runs, so that what concerns runs is refused.
@@ -275,15 +275,15 @@ void add_serving(App& app, BenchOptions& options) {
 
 void add_kernels(App& app, BenchOptions& options) {
   const auto parse_kernels = [](std::string_view option, std::string_view text) {
-    const auto known = kernel_names();
+    const auto known = kernel_words();
     const std::vector<std::string_view> words(known.begin(), known.end());
-    auto names = text == "all" ? known : parse_list(option, text);
+    auto names = parse_list(option, text);
     for (const std::string& name : names) parse_word(option, name, words);
-    return names;
+    return std::find(names.begin(), names.end(), "all") == names.end() ? names : kernel_names();
   };
   auto* const kernel =
       add_value(app, "--kernel", options.kernels, parse_kernels, "Single kernels on all cores, tiles of --seq tokens",
-                kernel_values(), rarely(Group::problem));
+                some_of(kernel_words()), rarely(Group::problem));
   static constexpr std::array<std::string_view, 12> honoured = {
       "--seq",     "--heads",    "--kv-heads",      "--head-dim", "--value-dim", "--dtype",
       "--backend", "--provider", "--deterministic", "-n",         "-o",          "--json"};

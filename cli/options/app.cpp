@@ -104,6 +104,11 @@ Option* Option::needs(Option* other) {
   return this;
 }
 
+Option* Option::needs_no_more(Option* other) {
+  parsed_->remove_needs(other->parsed_);
+  return this;
+}
+
 App::App(const std::string& description, const std::string& name)
     : owned_(std::make_unique<CLI::App>(description, name)), parsed_(owned_.get()) {
   parsed_->require_subcommand(1);

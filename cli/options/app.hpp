@@ -44,6 +44,8 @@ class Option {
   Option* required();
   Option* excludes(Option* other);
   Option* needs(Option* other);
+  /// Takes needs() back.
+  Option* needs_no_more(Option* other);
 
  private:
   friend class App;

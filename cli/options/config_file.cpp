@@ -91,12 +91,14 @@ const Option* find_option(const App& app, const std::string& key) {
   return found != nullptr || key.size() != 1 ? found : app.find_option("-" + key);
 }
 
-bool is_command(const App& root, const std::string& name) {
+const App* find_command(const App& root, const std::string& name) {
   const auto commands = root.subcommands();
-  return std::any_of(commands.begin(), commands.end(), [&](const App* each) { return each->get_name() == name; });
+  const auto found =
+      std::find_if(commands.begin(), commands.end(), [&](const App* each) { return each->get_name() == name; });
+  return found == commands.end() ? nullptr : *found;
 }
 
-/// What the file says to the command that runs.
+/// What the file says to a command.
 class Items {
  public:
   Items(const App& root, const App& command) : root_(root), command_(command) {}
@@ -140,10 +142,10 @@ std::vector<ConfigItem> read_config(std::istream& input, const App& root) {
       continue;
     }
     const std::string name(key.str());
-    if (!is_command(root, name))
-      fail(key.source(), fmt::format("no command is called {}", name), "see distattn --help");
-    if (name != command.get_name()) continue;
-    for (const auto& [option, given] : *table) found.add(option, given);
+    const App* const named = find_command(root, name);
+    if (named == nullptr) fail(key.source(), fmt::format("no command is called {}", name), "see distattn --help");
+    Items others(root, *named);  // a misspelt option is noticed whichever command runs
+    for (const auto& [option, given] : *table) (named == &command ? found : others).add(option, given);
   }
   return found.take();
 }

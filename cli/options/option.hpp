@@ -57,10 +57,10 @@ inline void add_to_help(App& app, const char* option, const std::string& words) 
   described->description(described->get_description() + words);
 }
 
-/// `option` cannot stand with any option that `app` has so far, but for those that ask for help.
-inline void exclude_others(App& app, Option& option) {
+/// `option` cannot stand with any option that `app` has so far, but for `kept` and those that ask for help.
+inline void exclude_others(App& app, Option& option, const Option* kept = nullptr) {
   for (Option* const other : app.get_options()) {
-    if (other != &option && !other->asks_for_help()) option.excludes(other);
+    if (other != &option && other != kept && !other->asks_for_help()) option.excludes(other);
   }
 }
 

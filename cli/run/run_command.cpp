@@ -33,7 +33,7 @@ struct RunCommandOptions {
   PicturePaths pictures;
   std::string config;  ///< the file of options
   std::int64_t runs = 1, warmups = 0;
-  bool seeded = false;  ///< --seed was given
+  bool seeded = false, dropout_seeded = false;  ///< --seed, --dropout-seed was given
   bool backward = false, check = false, json = false;
 };
 
@@ -116,6 +116,11 @@ Job program_job(World& world, const RunCommandOptions& options, SharedPlan plan)
                        problem.scores.sink_logits ? "with sink logits" : "without sink logits",
                        problem.scores.sink_logits ? "add --sink-logits" : "leave --sink-logits out"));
   }
+  if (options.dropout_seeded && problem.scores.dropout == 0) {
+    refuse(fmt::format("{} is for a problem without dropout (--dropout-seed would change nothing): leave it out",
+                       options.program));
+  }
+  inputs.set_dropout_seed(options.problem.dropout_seed);
   bring_sink_logits(inputs, options.problem.sink_logits, problem.dtype, options.problem.seed, numbers);
   agree_on_programs(world, *plan);
   agree_on_inputs(world, inputs, passes == Passes::both);
@@ -206,9 +211,14 @@ Command add_run_command(App& root) {
   add_schedule_options(*app, options->schedule, Several::no);
   options->schedule.ranks.clear();  // as many as the launcher started, or 1
   app->add_flag("--backward", options->backward, "Forward, then backward", Group::problem);
-  exclude_others(*app, *add_value(*app, "--program", options->program, as_text,
-                                  "Run a program that show printed as JSON, proved first, instead of a named schedule",
-                                  "FILE", rarely(Group::schedule)));
+  auto* const program =
+      add_value(*app, "--program", options->program, as_text,
+                "Run a program that show printed as JSON, proved first, instead of a named schedule", "FILE",
+                rarely(Group::schedule));
+  // A program says how much is dropped, and each run of it what.
+  auto *const dropout = app->get_option("--dropout"), *const dropped = app->get_option("--dropout-seed");
+  exclude_others(*app, *program, dropped);
+  dropped->needs_no_more(dropout);
   auto* const seed = add_seed_option(*app, options->problem);
   add_input_options(*app, options->input);
   add_sink_logits_option(*app, options->problem.sink_logits);
@@ -225,8 +235,11 @@ Command add_run_command(App& root) {
             Group::output);
   add_html_option(*app, options->pictures.html);
   app->add_flag("--json", options->json, "As one JSON object", Group::output);
-  return {app, [options, seed, config = root.get_option("--config")] {
+  return {app, [options, seed, dropout, dropped, config = root.get_option("--config")] {
             options->seeded = seed->count() > 0;
+            options->dropout_seeded = dropped->count() > 0;
+            if (options->dropout_seeded && dropout->count() == 0 && options->program.empty())
+              refuse("--dropout-seed requires --dropout (nothing is dropped): add it, or leave --dropout-seed out");
             options->config = config->text();
             return run(*options);
           }};

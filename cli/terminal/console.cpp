@@ -46,6 +46,15 @@ void clear_progress() {
   progress_columns = 0;
 }
 
+/// What was given may be of any length, and what is wrong with it is said at the end.
+std::string without_middle(const std::string& text) {
+  constexpr std::size_t columns_before = 1600, bytes_behind = 400;
+  if (columns_of(text) <= columns_before + bytes_behind) return text;
+  std::size_t behind = text.size() - bytes_behind;
+  while ((static_cast<unsigned char>(text[behind]) & 0xc0u) == 0x80u) ++behind;  // within a character
+  return cut(text, columns_before) + text.substr(behind);
+}
+
 /// Lines of their own, which fit a terminal; elsewhere one, which programs read. `coloured`: how many letters at its
 /// beginning are red.
 void write_message(const std::string& text, std::size_t coloured = 0) {
@@ -80,7 +89,7 @@ void note_once(std::string_view text) {
 
 void print_error(std::string_view message) {
   constexpr std::string_view name = "distattn:";
-  write_message(fmt::format("{} {}", name, printable(message)), shows_colours(STDERR_FILENO) ? name.size() : 0);
+  write_message(fmt::format("{} {}", name, without_middle(printable(message))), shows_colours(STDERR_FILENO) ? name.size() : 0);
 }
 
 Progress::Progress() : terminal_(verbosity() >= Verbosity::normal && can_overwrite(STDERR_FILENO)) {}

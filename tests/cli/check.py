@@ -266,6 +266,26 @@ def scores_without_number():
                 right(folder, "--dropout", probability, "--backend", backend)
 
 
+def dropped_by_a_program():
+    """A program says how much is dropped, and each run of it what: as a named schedule does."""
+    shape = ["--seq", "40", "--heads", "2", "--head-dim", "16", "--ranks", "2", "--schedule", "ring"]
+    with tempfile.TemporaryDirectory() as folder:
+        def distattn(*options):
+            return subprocess.run([DISTATTN, *options], cwd=folder, text=True, capture_output=True, timeout=60)
+
+        for name, dropout in (("some", ["--dropout", "0.3"]), ("none", [])):
+            with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+                file.write(distattn("show", *shape, *dropout, "--format", "json").stdout)
+        for name, options in (("7", ["--program", "some", "--dropout-seed", "7"]), ("0", ["--program", "some"]),
+                              ("named", [*shape, "--dropout", "0.3", "--dropout-seed", "7"])):
+            done = distattn("run", "--random", "--check", "--out", name, *options)
+            assert done.returncode == 0, done.stderr
+        seven, none, named = (read_npy(os.path.join(folder, name, "o.npy")) for name in ("7", "0", "named"))
+        assert seven == named and seven != none
+        done = distattn("run", "--random", "--program", "none", "--dropout-seed", "7")
+        assert done.returncode == 2 and "without dropout (--dropout-seed would change nothing)" in done.stderr, done.stderr
+
+
 def near_the_cap():
     """The derivative of a cap is right to its last digits where 1 − tanh² would be rounding, and 0 where it is lost."""
     with tempfile.TemporaryDirectory() as folder:
@@ -314,7 +334,8 @@ def commands():
 
 
 for check in (ranks_and_magnitudes, kinds_of_inputs, padding, equal_rows, roundings_that_happen, denormals, large_scores,
-              far_sinks, weights_that_underflow, small_on_wires, places, infinities, scores_without_number, near_the_cap,
+              far_sinks, weights_that_underflow, small_on_wires, places, infinities, scores_without_number,
+              dropped_by_a_program, near_the_cap,
               largest_scores, sums_that_overflow, commands):
     check()
     print(check.__name__, "fine")

@@ -61,6 +61,13 @@ def reader_has_gone():
             assert not left, left
 
 
-for check in (nobody_reads_errors, output_is_lost, reader_has_gone):
+def files_are_full():
+    """Only of a pipe is it said that something is at its other end."""
+    for option in ("--svg", "--trace", "--html"):
+        code, errors, _ = ends(f"run --random {SHAPE} {option} /dev/full", "")
+        assert code == 3 and "cannot write /dev/full (No space left on device): name another file" in errors, errors
+
+
+for check in (files_are_full, nobody_reads_errors, output_is_lost, reader_has_gone):
     check()
     print(check.__name__, "fine")

@@ -30,8 +30,10 @@ inline constexpr auto slice = std::chrono::milliseconds(50);
 }
 
 [[noreturn]] inline void fail(const char* doing, const std::filesystem::path& path, int error) {
-  throw Error(ErrorKind::environment, fmt::format("cannot {} {} ({}): see what is at the other end of the pipe", doing,
-                                                  path.string(), std::strerror(error)));
+  const bool is_pipe = std::filesystem::is_fifo(path);
+  throw Error(ErrorKind::environment,
+              fmt::format("cannot {} {} ({}): {}", doing, path.string(), std::strerror(error),
+                          is_pipe ? "see what is at the other end of the pipe" : "name another file"));
 }
 
 /// Counts slices, of which one is lost where the process is stopped meanwhile. False: too many.
