@@ -40,6 +40,9 @@ REFUSED = {
     "a head dimension": (lambda: attend(*[Q[..., :7]] * 3), "head-dim is 7"),
     "no tokens": (lambda: attend(Q[:0]), "seq is 0"),
     "odd strides": (lambda: attend(np.lib.stride_tricks.as_strided(Q, Q.shape, (66, 32, 4))), "strides of (66, 32, 4)"),
+    **{f"elements off their boundaries, {ranks} ranks": (
+        lambda ranks=ranks: attend(np.zeros(Q.nbytes + 1, np.uint8)[1:].view(np.float32).reshape(Q.shape), ranks=ranks),
+        "q begins between two boundaries of its float32 elements") for ranks in (1, 2)},
     "a schedule": (lambda: attend(schedule="spiral"), "schedule spiral is not known"),
     "a schedule that is no text": (lambda: attend(schedule=3), "schedule is 3"),
     "no schedule": (lambda: attend(schedule=None), "schedule is None"),

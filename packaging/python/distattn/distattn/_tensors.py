@@ -102,12 +102,17 @@ def is_torch(array: object) -> bool:
 def view(array: Any, name: str) -> View:
     """How an argument of that name lies in memory. Raises UsageError for what is no array of floating point."""
     if isinstance(array, np.ndarray):
-        return _view_numpy(array, name)
-    if is_torch(array):
-        return _view_torch(array, name)
-    if hasattr(array, "__dlpack__"):
-        return _view_dlpack(array, name)
-    raise UsageError(f"{name} is a {type(array).__name__} (no array): pass one of NumPy, PyTorch, or with DLPack")
+        found = _view_numpy(array, name)
+    elif is_torch(array):
+        found = _view_torch(array, name)
+    elif hasattr(array, "__dlpack__"):
+        found = _view_dlpack(array, name)
+    else:
+        raise UsageError(f"{name} is a {type(array).__name__} (no array): pass one of NumPy, PyTorch, or with DLPack")
+    if found.address * 8 % TYPES[found.dtype][1]:
+        raise UsageError(f"{name} begins between two boundaries of its {found.dtype} elements (kernels read whole ones): "
+                         f"pass a copy of it")
+    return found
 
 
 _LEGACY_STREAM = 1  # cudaStreamLegacy: the default stream, which DLPack and PyTorch mean unless they name another one
