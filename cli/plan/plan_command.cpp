@@ -124,9 +124,9 @@ void note_choice(const AutoChoice& choice) {
 
 /// How far a placement is from what no schedule can be below, and what keeps it from being faster.
 void note_placement(const PlacementNote& placed) {
-  note(fmt::format("placed on {} ranks, {} tokens: {:.2f} times the lower bound of {}; what binds: {}", placed.ranks,
-                   placed.problem.seq_q, placed.predicted_s / placed.lower_bound_s,
-                   format_seconds(placed.lower_bound_s), placed.bound));
+  note_once(fmt::format("placed on {} ranks, {} tokens: {:.2f} times the lower bound of {}; what binds: {}",
+                        placed.ranks, placed.problem.seq_q, placed.predicted_s / placed.lower_bound_s,
+                        format_seconds(placed.lower_bound_s), placed.bound));
 }
 
 /// What each mask is computed by.

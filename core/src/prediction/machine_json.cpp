@@ -141,6 +141,15 @@ double read_part(JsonFields& fields, const Machine& machine) {
   return (least + most) / 2;
 }
 
+/// Beyond a million times faster or slower, sums of what ranks do lose what the others do.
+double read_speed(JsonFields& fields) {
+  constexpr double most = 1e6;
+  const double speed = fields.number_above_zero("speed");
+  if (speed < 1 / most || speed > most)
+    fields.fail("speed", fmt::format("is {:g}", speed), "write one between 1e-6 and 1e6; other ranks have 1");
+  return speed;
+}
+
 /// [{"rank": 3, "speed": 0.5}, {"node": 1, "speed": 0.8}, {"count": 8, "flops_per_s": …}]: the last that names a rank
 /// counts; `count` ranks follow those that were counted before.
 std::vector<double> read_speeds(JsonFields& owner, const Machine& machine) {
@@ -162,7 +171,7 @@ std::vector<double> read_speeds(JsonFields& owner, const Machine& machine) {
     }
     const double speed = is_counted && fields.find("speed") == nullptr
                              ? fields.find("flops_per_s") == nullptr ? 1 : read_part(fields, machine)
-                             : fields.number_above_zero("speed");
+                             : read_speed(fields);
     if (is_counted) {
       if (counted == most) fields.fail("count", fmt::format("goes on after all {} ranks", most), "leave it out");
       const auto count = static_cast<int>(fields.integer("count", 1, most - counted));
