@@ -130,6 +130,22 @@ def _refuse_dtype(name: str, dtype: object) -> UsageError:
     return UsageError(f"{name} has dtype {dtype} (not supported): pass float64, float32, float16 or bfloat16")
 
 
+_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_capsule_pointer.restype, _capsule_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+
+
+class _ArrayStruct(ctypes.Structure):
+    """NumPy's PyArrayInterface. To make the dictionary of __array_interface__ takes longer than the rest of a call."""
+
+    _fields_ = [("two", ctypes.c_int), ("nd", ctypes.c_int), ("typekind", ctypes.c_char), ("itemsize", ctypes.c_int),
+                ("flags", ctypes.c_int), ("shape", ctypes.c_void_p), ("strides", ctypes.c_void_p),
+                ("data", ctypes.c_void_p), ("descr", ctypes.c_void_p)]
+
+
+def _address(array: np.ndarray) -> int:
+    return _ArrayStruct.from_address(_capsule_pointer(array.__array_struct__, None)).data
+
+
 @functools.lru_cache(maxsize=4096)
 def _numpy_layout(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype) -> Layout | None:
     """None: elements that the library has no type for, or that do not lie at whole distances."""
@@ -148,7 +164,7 @@ def _view_numpy(array: np.ndarray, name: str) -> View:
     if layout is None:
         raise UsageError(f"{name} has strides of {array.strides} bytes (elements have {array.itemsize}): pass a copy of "
                          f"it")
-    return View(array.__array_interface__["data"][0], layout, array)
+    return View(_address(array), layout, array)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -176,8 +192,6 @@ def _view_torch(tensor: Any, name: str) -> View:
     return View(tensor.data_ptr(), layout, tensor)
 
 
-_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-_capsule_pointer.restype, _capsule_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
 _capsule_name = ctypes.pythonapi.PyCapsule_GetName
 _capsule_name.restype, _capsule_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
 _capsule_new = ctypes.pythonapi.PyCapsule_New
@@ -220,7 +234,7 @@ def dense_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 def dense_view(array: np.ndarray, dtype: str) -> View:
     """A dense array of bits as one of `dtype`."""
-    return View(array.ctypes.data, layout_of(array.shape, dense_strides(array.shape), dtype, (_capi.HOST, 0)), array)
+    return View(_address(array), layout_of(array.shape, dense_strides(array.shape), dtype, (_capi.HOST, 0)), array)
 
 
 def new_array(like: Any, shape: tuple[int, ...], dtype: str, device: tuple[int, int]) -> Any:
