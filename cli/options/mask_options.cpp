@@ -239,6 +239,12 @@ Mask mask_of(const MaskOptions& options, std::int64_t seq_kv, std::uint64_t seed
     }
     mask.left = (*options.window)[0];
     mask.right = (*options.window)[1];
+    if (mask.causal && mask.right > 0) {
+      note_once(
+          fmt::format("--window {},{} shows no key after a query (the mask is causal): write --window {},0, or add "
+                      "--mask full",
+                      mask.left, mask.right, mask.left));
+    }
   }
   mask.sinks = options.sinks;
   if (mask.sinks > 0 && mask.left < 0 && (mask.causal || mask.right < 0)) {

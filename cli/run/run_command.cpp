@@ -211,10 +211,9 @@ Command add_run_command(App& root) {
   add_schedule_options(*app, options->schedule, Several::no);
   options->schedule.ranks.clear();  // as many as the launcher started, or 1
   app->add_flag("--backward", options->backward, "Forward, then backward", Group::problem);
-  auto* const program =
-      add_value(*app, "--program", options->program, as_text,
-                "Run a program that show printed as JSON, proved first, instead of a named schedule", "FILE",
-                rarely(Group::schedule));
+  auto* const program = add_value(*app, "--program", options->program, as_text,
+                                  "Run a program that show printed as JSON, proved first, instead of a named schedule",
+                                  "FILE", rarely(Group::schedule));
   // A program says how much is dropped, and each run of it what.
   auto *const dropout = app->get_option("--dropout"), *const dropped = app->get_option("--dropout-seed");
   exclude_others(*app, *program, dropped);

@@ -89,7 +89,8 @@ void note_once(std::string_view text) {
 
 void print_error(std::string_view message) {
   constexpr std::string_view name = "distattn:";
-  write_message(fmt::format("{} {}", name, without_middle(printable(message))), shows_colours(STDERR_FILENO) ? name.size() : 0);
+  write_message(fmt::format("{} {}", name, without_middle(printable(message))),
+                shows_colours(STDERR_FILENO) ? name.size() : 0);
 }
 
 Progress::Progress() : terminal_(verbosity() >= Verbosity::normal && can_overwrite(STDERR_FILENO)) {}

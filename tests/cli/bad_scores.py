@@ -9,7 +9,8 @@ import struct
 import sys
 import tempfile
 
-from bad_input import RUN, USAGE, Checker, npy
+from bad_files import npy
+from bad_input import RUN, USAGE, Checker
 
 OPTIONS = [
     ["--global-keys", "-1"],

@@ -11,7 +11,8 @@ import subprocess
 import sys
 import tempfile
 
-from bad_input import USAGE, npy
+from bad_files import npy
+from bad_input import USAGE
 
 DISTATTN = os.path.abspath(sys.argv[1])
 SHAPE = ["--seq", "4096", "--heads", "128", "--head-dim", "192", "--value-dim", "128", "--dtype", "bf16"]

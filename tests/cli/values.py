@@ -266,6 +266,8 @@ def odd_names():
 
 def notes():
     """What says nothing is noted, once, and never with -q."""
+    fine(distattn(".", *RANDOM, "--window", "4,2"), "--window 4,2 shows no key after a query (the mask is causal): write --window 4,0")
+    assert "causal" not in fine(distattn(".", *RANDOM, "--window", "4,2", "--mask", "full")).stderr
     old, idle = "--sinks is now --global-keys", "--global-keys 3 changes nothing (no window hides a key): add --window"
     for command in (RANDOM, ["plan", "--seq", "16,24", "--heads", "2", "--head-dim", "8", "--schedule", "ring"]):
         for given, says in ((["--sinks", "3"], [old, idle]), (["--global-keys", "3"], [idle]),

@@ -63,8 +63,7 @@ TEST_CASE("ranks may have speeds of their own", "[machine]") {
   CHECK(machine.speed_of_all(16) == Approx(8 + 7 * 0.5 + 0.75));
   CHECK(machine_from_json(to_json(machine), "m.json") == machine);
   for (const json& bad :
-       {json(3), json::array({{{"rank", 32}, {"speed", 1}}}), json::array({{{"rank", 0}, {"speed", 0}}}),
-        json::array({{{"rank", 0}, {"speed", 1e-300}}}), json::array({{{"rank", 0}, {"speed", 1e7}}}),
+       {json(3), json::array({{{"rank", 32}, {"speed", 1}}}), json::array({{{"rank", 0}, {"speed", 1e-300}}}),
         json::array({{{"rank", 0}}}), json::array({{{"speed", 1}}}), json::array({{{"node", 4}, {"speed", 1}}}),
         json::array({{{"rank", 0}, {"speed", 1}, {"node", 0}}})}) {
     text["ranks"] = bad;

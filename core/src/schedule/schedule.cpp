@@ -16,62 +16,42 @@ const Segment& segment_of(const Outline& outline, const Value& value) {
   return (is_key_side(value.kind) ? sharding.keys : sharding.queries)[index(value.segment)];
 }
 
-/// Lays the parts of one value behind each other.
-class PartList {
- public:
-  PartList(std::int64_t batch, std::int64_t tokens) : batch_(batch), tokens_(tokens) {}
-
-  void add(int heads, int dim, DType dtype) { add(heads, tokens_, dim, dtype); }
-  /// One row for all tokens of a head.
-  void add_common(int heads, int dim, DType dtype) { add(heads, std::min<std::int64_t>(tokens_, 1), dim, dtype); }
-  const PartShapes& parts() const { return parts_; }
-  std::size_t end() const { return end_; }
-
- private:
-  void add(int heads, std::int64_t tokens, int dim, DType dtype) {
-    const std::size_t elements = index(batch_ * heads * tokens * dim);
-    const std::size_t bytes = elements * size_of(dtype);
-    parts_.push_back({end_, heads, tokens, dim, dtype, bytes});
-    end_ += aligned(bytes);
-  }
-
-  std::int64_t batch_, tokens_;
-  std::size_t end_ = 0;
-  PartShapes parts_;
-};
-
-PartList list_parts(const Outline& outline, const Value& value, DType dtype) {
+/// Calls each(its shape, at offset 0) for each part of a value. Plans ask millions of times for sizes alone.
+template <class Each>
+void for_each_part(const Outline& outline, const Value& value, DType dtype, Each each) {
   const Problem& problem = outline.sharding.problem;
   const HeadGroup& group = outline.sharding.groups[index(value.group)];
-  PartList parts(problem.batch, segment_of(outline, value).run.count);
+  const std::int64_t tokens = segment_of(outline, value).run.count;
+  const auto add = [&](int heads, std::int64_t rows, int dim, DType type) {
+    each(PartShape{0, heads, rows, dim, type, index(problem.batch * heads * rows * dim) * size_of(type)});
+  };
   switch (value.kind) {
     case ValueKind::query:
-      parts.add(group.q_count, problem.head_dim, dtype);
+      add(group.q_count, tokens, problem.head_dim, dtype);
       if (outline.pass == Pass::forward) break;
-      parts.add(group.q_count, problem.value_dim, dtype);
-      parts.add(group.q_count, 1, problem.accumulator());
-      parts.add(group.q_count, 1, problem.accumulator());
-      if (problem.has_sums()) parts.add_common(group.kv_count, problem.head_dim, DType::fp32);
-      if (problem.sends_low_lse()) parts.add(group.q_count, 1, DType::fp16);
+      add(group.q_count, tokens, problem.value_dim, dtype);
+      add(group.q_count, tokens, 1, problem.accumulator());
+      add(group.q_count, tokens, 1, problem.accumulator());
+      if (problem.has_sums()) add(group.kv_count, std::min<std::int64_t>(tokens, 1), problem.head_dim, DType::fp32);
+      if (problem.sends_low_lse()) add(group.q_count, tokens, 1, DType::fp16);
       break;
     case ValueKind::output:
-      parts.add(group.q_count, problem.value_dim, dtype);
-      parts.add(group.q_count, 1, problem.accumulator());
-      if (problem.has_low_lse() && dtype == problem.accumulator()) parts.add(group.q_count, 1, DType::fp16);
+      add(group.q_count, tokens, problem.value_dim, dtype);
+      add(group.q_count, tokens, 1, problem.accumulator());
+      if (problem.has_low_lse() && dtype == problem.accumulator()) add(group.q_count, tokens, 1, DType::fp16);
       break;
     case ValueKind::dquery:
-      parts.add(group.q_count, problem.head_dim, dtype);
+      add(group.q_count, tokens, problem.head_dim, dtype);
       if (!problem.has_sums()) break;
-      parts.add(group.q_count, 1, dtype);
-      if (value.contributor == owner_of(outline, value)) parts.add(group.q_count, 1, DType::fp32);
+      add(group.q_count, tokens, 1, dtype);
+      if (value.contributor == owner_of(outline, value)) add(group.q_count, tokens, 1, DType::fp32);
       break;
     case ValueKind::key_value:
     case ValueKind::dkey_value:
-      parts.add(group.kv_count, problem.head_dim, dtype);
-      if (!problem.shared_kv) parts.add(group.kv_count, problem.value_dim, dtype);
+      add(group.kv_count, tokens, problem.head_dim, dtype);
+      if (!problem.shared_kv) add(group.kv_count, tokens, problem.value_dim, dtype);
       break;
   }
-  return parts;
 }
 
 }  // namespace
@@ -100,16 +80,25 @@ const char* name_of(ValueKind kind) {
 }
 
 PartShapes parts_of(const Outline& outline, const Value& value, DType dtype) {
-  return list_parts(outline, value, dtype).parts();
+  PartShapes parts;
+  std::size_t end = 0;
+  for_each_part(outline, value, dtype, [&](PartShape part) {
+    part.offset = end;
+    end += aligned(part.bytes);
+    parts.push_back(part);
+  });
+  return parts;
 }
 
 std::size_t buffer_bytes(const Outline& outline, const Value& value, DType dtype) {
-  return list_parts(outline, value, dtype).end();
+  std::size_t sum = 0;
+  for_each_part(outline, value, dtype, [&](const PartShape& part) { sum += aligned(part.bytes); });
+  return sum;
 }
 
 std::size_t message_bytes(const Outline& outline, const Value& value, DType dtype) {
   std::size_t sum = 0;
-  for (const PartShape& part : parts_of(outline, value, dtype)) sum += part.bytes;
+  for_each_part(outline, value, dtype, [&](const PartShape& part) { sum += part.bytes; });
   return sum;
 }
 
