@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "backends/peer_left.hpp"
 #include "distattn/index.hpp"
 
 namespace distattn::backends::inproc {
@@ -32,7 +33,11 @@ void copy(std::span<const std::span<std::byte>> source, std::span<const std::spa
 
 }  // namespace
 
-Hub::Hub(int ranks) : ranks_(ranks), waiting_(exchange_lanes * index(ranks) * index(ranks)), listeners_(index(ranks)) {}
+Hub::Hub(int ranks)
+    : ranks_(ranks),
+      waiting_(exchange_lanes * index(ranks) * index(ranks)),
+      left_(index(ranks)),
+      listeners_(index(ranks)) {}
 
 Posted*& Hub::waiting(Rank from, Rank to, Lane lane) {
   const auto ranks = index(ranks_);
@@ -54,6 +59,12 @@ void Hub::abort(Rank rank, const Error& error) noexcept {
   for (std::size_t other = 0; other < listeners_.size(); ++other) {
     if (static_cast<Rank>(other) != rank && listeners_[other]) listeners_[other](*reason);
   }
+}
+
+void Hub::leave(Rank rank) {
+  const std::scoped_lock lock(mutex_);
+  left_[index(rank)] = 1;
+  for (Port* port : ports_) port->changed_.notify_all();
 }
 
 Error Hub::ended() const {
@@ -153,14 +164,34 @@ void Port::deliver(const Pair& pair) {
 
 void Port::wait() {
   std::unique_lock lock(hub_.mutex_);
-  changed_.wait(lock, [&] { return open_ == 0 || hub_.failure_ || !error_.empty(); });
-  if (!hub_.failure_ && error_.empty()) return;
+  std::optional<Rank> left;
+  changed_.wait(lock, [&] {
+    if (open_ == 0 || hub_.failure_ || !error_.empty()) return true;
+    left = partner_that_left();
+    return left.has_value();
+  });
+  if (!hub_.failure_ && error_.empty() && !left) return;
 
   withdraw();
   changed_.wait(lock, [&] { return open_ == 0; });
+  if (left && !hub_.failure_ && error_.empty()) {
+    const Error error = peer_has_left(*left, rank_);
+    throw Error(error.kind(), fmt::format("{}: {}", place_of(rank_, *step_), error.what()));
+  }
   if (!error_.empty()) throw Error(ErrorKind::peer, fmt::format("{}: {}", place_of(rank_, *step_), error_));
   const Error ended = hub_.ended();
   throw Error(ended.kind(), fmt::format("{}: {}", place_of(rank_, *step_), ended.what()));
+}
+
+std::optional<Rank> Port::partner_that_left() const {
+  for (const Posted& mine : posted_) {
+    const Rank peer = mine.packet->peer;
+    if (hub_.left_[index(peer)] == 0) continue;
+    const bool outgoing = mine.packet->outgoing;
+    const Rank from = outgoing ? rank_ : peer, to = outgoing ? peer : rank_;
+    if (hub_.waiting(from, to, lane_) == &mine) return peer;
+  }
+  return std::nullopt;
 }
 
 /// Takes back what nobody has begun to copy; the rest is waited for, because it is read or written right now.

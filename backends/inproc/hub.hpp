@@ -32,6 +32,8 @@ class Hub {
   int size() const { return ranks_; }
   /// Ends every exchange, now and later, with `error` of `rank`; only the first call counts.
   void abort(Rank rank, const Error& error) noexcept;
+  /// The rank makes no more exchanges: those that wait for it end.
+  void leave(Rank rank);
   /// The rank whose error ended all exchanges.
   std::optional<Rank> failed() const;
   /// Called with the failure of another rank, at once if that has happened; null: nobody.
@@ -47,6 +49,7 @@ class Hub {
   mutable std::mutex mutex_;      // guards everything here, and what ports say it guards
   std::vector<Posted*> waiting_;  // by lane, from, to: a packet whose partner has not come
   std::vector<Port*> ports_;
+  std::vector<char> left_;  // by rank
   std::optional<Error> failure_;
   Rank failed_rank_ = 0;
 
@@ -77,6 +80,8 @@ class Port {
   PacketMark mark(const Posted& posted) const;
   void deliver(const Pair& pair);
   void wait();
+  /// A rank that has left and that a packet of this step is for, or from. With the hub's mutex held.
+  std::optional<Rank> partner_that_left() const;
   void withdraw();
 
   Hub& hub_;

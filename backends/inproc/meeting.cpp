@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "backends/peer_left.hpp"
 #include "distattn/index.hpp"
 
 namespace distattn::backends::inproc {
@@ -18,12 +19,20 @@ std::vector<std::vector<std::byte>> Meeting::all_gather(Rank rank, std::span<con
       ++held_;
       changed_.notify_all();
     } else {
-      changed_.wait(lock, [this, meeting = held_] { return held_ != meeting || failure_; });
+      const auto is_held = [this, meeting = held_] { return held_ != meeting; };
+      changed_.wait(lock, [&] { return is_held() || failure_ || left_; });
       if (failure_) throw Error(*failure_);
+      if (!is_held()) throw peer_has_left(*left_, rank);
     }
     gathered = last_;  // nobody can have held another meeting: this rank was not there
   }
   return *gathered;
+}
+
+void Meeting::leave(Rank rank) {
+  const std::lock_guard lock(mutex_);
+  left_ = rank;
+  changed_.notify_all();
 }
 
 void Meeting::abort(const Error& error) noexcept {

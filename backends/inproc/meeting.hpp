@@ -24,6 +24,8 @@ class Meeting {
   std::vector<std::vector<std::byte>> all_gather(Rank rank, std::span<const std::byte> mine);
   /// Ends every meeting, now and later.
   void abort(const Error& error) noexcept;
+  /// The rank comes no more: nor can another meeting be held.
+  void leave(Rank rank);
 
  private:
   using BytesOfRanks = std::vector<std::vector<std::byte>>;
@@ -35,6 +37,7 @@ class Meeting {
   std::uint64_t held_ = 0;  // meetings so far
   std::shared_ptr<const BytesOfRanks> last_;
   std::optional<Error> failure_;
+  std::optional<Rank> left_;
 };
 
 class InprocBootstrap final : public Bootstrap {

@@ -13,7 +13,12 @@
 #include "distattn/thread.hpp"
 
 namespace distattn {
+namespace {
+constexpr int most_ranks = 1 << 16;  // as many as are planned for
+}
+
 void run_ranks(int ranks, const std::function<void(Rank, Transport&)>& body, const InprocOptions& options) {
+  if (!body) return run_ranks(ranks, std::function<void(Rank, Transport&, Bootstrap&)>(), options);
   run_ranks(
       ranks, [&body](Rank rank, Transport& transport, Bootstrap&) { body(rank, transport); }, options);
 }
@@ -21,6 +26,9 @@ void run_ranks(int ranks, const std::function<void(Rank, Transport&)>& body, con
 void run_ranks(int ranks, const std::function<void(Rank, Transport&, Bootstrap&)>& body, const InprocOptions& options) {
   if (ranks < 1)
     refuse(fmt::format("{} ranks cannot share an attention (at least one must compute): ask for more", ranks));
+  if (ranks > most_ranks)
+    refuse(fmt::format("{} ranks are more than one process runs ({}): ask for fewer", ranks, most_ranks));
+  if (!body) refuse("no body is given (every rank runs it): pass a function");
   backends::inproc::Hub hub(ranks);
   backends::inproc::Meeting meeting(ranks);
   std::vector<std::exception_ptr> failures(index(ranks));
@@ -43,6 +51,8 @@ void run_ranks(int ranks, const std::function<void(Rank, Transport&, Bootstrap&)
         backends::inproc::InprocBootstrap bootstrap(meeting, rank);
         try {
           body(rank, *transports[index(rank)], bootstrap);
+          hub.leave(rank);
+          meeting.leave(rank);
         } catch (...) {
           fail(rank, std::current_exception());
         }

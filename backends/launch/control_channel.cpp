@@ -8,6 +8,7 @@
 
 #include <fmt/core.h>
 
+#include "backends/peer_left.hpp"
 #include "distattn/index.hpp"
 #include "distattn/thread.hpp"
 
@@ -140,11 +141,8 @@ void ControlChannel::check_left(std::span<const Rank> peers, RunningClock::time_
     return peer != rank_ && left && now - std::max(*left, since) > std::min<Clock::duration>(leaving_margin, timeout_);
   };
   if (!std::all_of(peers.begin(), peers.end(), has_left)) return;
-  fail(
-      {rank_, ErrorKind::peer,
-       fmt::format("rank {} has ended its part of the run (it makes no more calls, and rank {} waits for it): make the "
-                   "same calls on all ranks",
-                   peers.front(), rank_)});
+  const Error error = peer_has_left(peers.front(), rank_);
+  fail({rank_, error.kind(), error.what()});
   wake();
   throw_failure();
 }

@@ -23,6 +23,9 @@
 namespace distattn::cli {
 namespace {
 
+/// Not a number is worse than any.
+double worse(double a, double b) { return a >= b || a != a ? a : b; }
+
 using Clock = std::chrono::steady_clock;
 using Bytes = std::vector<std::byte>;
 
@@ -98,16 +101,17 @@ class ServedRank {
     return call;
   }
 
-  /// Squares of errors and of what is right, over the last query of each request that the rank owns.
-  std::pair<double, double> squares() const {
-    double wrong = 0, right = 0;
+  /// The largest relative error of the last query of a request that the rank owns. Each is judged by itself: results of
+  /// short requests are so much larger that a wrong one of a long request would not show next to them.
+  double error() const {
+    double worst = 0;
     std::int64_t query = 0;
     for (std::size_t r = 0; r < requests_.size(); ++r) {
       if (requests_[r].owner != rank_) continue;
       query += requests_[r].queries;
-      add_squares(r, query - 1, wrong, right);
+      worst = worse(worst, error_of(r, query - 1));
     }
-    return {wrong, right};
+    return worst;
   }
 
  private:
@@ -156,7 +160,7 @@ class ServedRank {
   }
 
   /// A query of the rank's, the last one of the request, against float64: each token is drawn anew, once for all heads.
-  void add_squares(std::size_t request, std::int64_t query, double& wrong, double& right) const {
+  double error_of(std::size_t request, std::int64_t query) const {
     const auto heads = index(problem_.heads), dim = index(problem_.head_dim);
     const auto value_dim = index(problem_.value_dim), first = index(query) * heads;
     std::vector<double> q(heads * dim), o(heads * value_dim), top(heads, -INFINITY), sum(heads);
@@ -178,11 +182,13 @@ class ServedRank {
         }
       }
     }
+    double wrong = 0, right = 0;
     for (std::size_t i = 0; i < o.size(); ++i) {
       const double exact = o[i] / sum[i / value_dim], error = static_cast<double>(o_[first * value_dim + i]) - exact;
       wrong += error * error;
       right += exact * exact;
     }
+    return std::sqrt(wrong / right);
   }
 
   const Problem& problem_;
@@ -200,13 +206,13 @@ class ServedRank {
 /// What the ranks of one process have seen.
 struct Seen {
   std::vector<std::vector<double>> seconds;  ///< by rank, of its calls
-  std::vector<std::pair<double, double>> squares;
+  std::vector<double> errors;                ///< by rank
 };
 
 Seen serve(World& world, const Problem& problem, const ServingRequest& serving, const BenchRequest& request,
            const std::string& backend, const DeviceOptions& device_options, std::int64_t block) {
   const auto here = index(world.in_process() ? world.size() : 1);
-  Seen seen{std::vector<std::vector<double>>(here), std::vector<std::pair<double, double>>(here)};
+  Seen seen{std::vector<std::vector<double>>(here), std::vector<double>(here)};
   world.run([&](Rank rank, Transport& transport, Bootstrap& bootstrap) {
     const auto device = make_device(backend, device_options);
     Serving handle(problem, block, *device, transport);
@@ -219,7 +225,7 @@ Seen serve(World& world, const Problem& problem, const ServingRequest& serving, 
       handle.attend(call);
       if (i >= request.warmups) seen.seconds[at].push_back(std::chrono::duration<double>(Clock::now() - begin).count());
     }
-    if (request.check) seen.squares[at] = served.squares();
+    if (request.check) seen.errors[at] = served.error();
   });
   return seen;
 }
@@ -236,12 +242,8 @@ std::vector<double> slowest(World& world, const Seen& seen) {
 }
 
 void add_errors(World& world, const Problem& problem, const Seen& seen, ServingRow& row) {
-  std::vector<double> here = {0, 0};
-  for (const auto& [wrong, right] : seen.squares) here[0] += wrong, here[1] += right;
-  double wrong = 0, right = 0;
-  const std::vector<double> all = all_gather<double>(world, here);
-  for (std::size_t i = 0; i < all.size(); i += 2) wrong += all[i], right += all[i + 1];
-  row.max_error = std::sqrt(wrong / right);
+  const std::vector<double> all = all_gather<double>(world, seen.errors);
+  row.max_error = std::accumulate(all.begin(), all.end(), 0.0, worse);
   row.ok = row.max_error <= tolerance(problem, row.ranks);
 }
 

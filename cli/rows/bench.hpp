@@ -177,7 +177,7 @@ inline void fields_of(const ServingRow& row, RowFields& field) {
         row.peak_gflops);
   field({"share", units::share, "gflops / peak_gflops."}, row.share);
   field({"max_error", units::error,
-         "Relative L2 error of the last query of every request against float64, null without --check."},
+         "Largest relative L2 error, against float64, of the last query of a request; null without --check."},
         row.max_error);
   field({"ok", units::none, "Whether that is within the tolerance, null without --check."}, row.ok);
 }

@@ -36,6 +36,13 @@ std::span<const T> list_of(const T* first, std::size_t count, const char* name) 
   return {first, count};
 }
 
+bool flag_of(std::int32_t value, const char* name) {
+  if (value != 0 && value != 1) {
+    refuse(std::string(name) + " is " + std::to_string(value) + " (1 or 0): choose");
+  }
+  return value != 0;
+}
+
 /// Whether it names what a list of bands excludes is for check() to say.
 Mask mask_of(const distattn_problem& given) {
   std::vector<Band> bands;
@@ -46,19 +53,14 @@ Mask mask_of(const distattn_problem& given) {
   if (given.cu_seqlens != nullptr && documents.empty()) {
     refuse("cu_seqlens has no entry (it lists 0, ..., seq_kv): pass them, or null");
   }
-  Mask mask = given.bands != nullptr ? band_mask(std::move(bands)) : given.causal != 0 ? causal_mask() : full_mask();
+  Mask mask = given.bands != nullptr            ? band_mask(std::move(bands))
+              : flag_of(given.causal, "causal") ? causal_mask()
+                                                : full_mask();
   mask.left = given.window_left;
   mask.right = given.window_right;
   mask.sinks = given.sinks;
   mask.documents.assign(documents.begin(), documents.end());
   return mask;
-}
-
-bool flag_of(std::int32_t value, const char* name) {
-  if (value != 0 && value != 1) {
-    refuse(std::string(name) + " is " + std::to_string(value) + " (1 or 0): say whether the problem has it");
-  }
-  return value != 0;
 }
 
 }  // namespace
@@ -81,6 +83,9 @@ Problem problem_of(const distattn_problem* pointer) {
   problem.scores.sink_logits = flag_of(given.sink_logits, "sink_logits");
   problem.scores.max_logit = flag_of(given.max_logit, "max_logit");
   const auto slopes = list_of(given.alibi_slopes, given.alibi_slopes_count, "alibi_slopes");
+  if (given.alibi_slopes != nullptr && slopes.empty()) {
+    refuse("alibi_slopes has no entry (it lists one of each head): pass them, or null");
+  }
   problem.scores.dropout = given.dropout;
   problem.shared_kv = flag_of(given.shared_kv, "shared_kv");
   problem.alibi_slopes.assign(slopes.begin(), slopes.end());
@@ -107,7 +112,7 @@ Mode mode_of(std::int32_t mode) {
 ScheduleRequest request_of(const distattn_options& given) {
   ScheduleRequest request;
   if (given.schedule != nullptr) request.schedule = given.schedule;
-  request.passes = given.backward != 0 ? Passes::both : Passes::forward;
+  request.passes = flag_of(given.backward, "backward") ? Passes::both : Passes::forward;
   if (given.mode != DISTATTN_OWN_MODE) request.mode = mode_of(given.mode);
   if (given.node_size != 0) request.node_size = given.node_size;
   if (given.ahead != 0) request.ahead = given.ahead;
@@ -147,7 +152,7 @@ DeviceOptions device_options_of(const distattn_options& given, const distattn_co
   options.allocator = allocator_of(given);
   options.local_rank = given.local_rank >= 0 ? given.local_rank : comm.local_rank;
   options.gpu.stream = given.cuda_stream;
-  options.gradient_order = given.deterministic != 0 ? GradientOrder::fixed : GradientOrder::any;
+  options.gradient_order = flag_of(given.deterministic, "deterministic") ? GradientOrder::fixed : GradientOrder::any;
   return options;
 }
 

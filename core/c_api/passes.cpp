@@ -102,6 +102,7 @@ distattn_status distattn_attention_wait(distattn_attention* attention) {
   return c_api::guarded([&] {
     distattn_attention& handle = c_api::handle_of(attention);
     c_api::ending_with(*handle.ending, [&] { handle.attention.wait(); });
+    handle.ending->check();
   });
 }
 

@@ -1,5 +1,8 @@
 /// The C API's communicators: threads, a caller's callbacks, groups of ranks, launchers.
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <cstring>
 #include <deque>
@@ -138,6 +141,58 @@ TEST_CASE("a rank that will not call ends those that wait for it") {
   };
   CHECK(distattn_run_ranks(3, body, nullptr) == DISTATTN_OK);  // no body failed
   CHECK(distattn_comm_abort(nullptr, nullptr) == DISTATTN_USAGE);
+}
+
+TEST_CASE("ranks that wait for one that has returned find out") {
+  const auto body = [](void*, distattn_comm* comm) {
+    distattn_options options = options_for("ring");
+    if (distattn_comm_rank(comm) != 1) {
+      CHECK(attend(&options, comm) == DISTATTN_PEER);
+      CHECK_THAT(message(), contains_text("rank 1 has ended its part of the run"));
+      return DISTATTN_OK;
+    }
+    const distattn_problem problem = small_problem();
+    distattn_attention* attention = nullptr;
+    REQUIRE(distattn_attention_create(&problem, &options, comm, &attention) == DISTATTN_OK);
+    distattn_attention_free(attention);
+    return DISTATTN_OK;
+  };
+  CHECK(distattn_run_ranks(3, body, nullptr) == DISTATTN_OK);
+}
+
+TEST_CASE("a communicator that was ended ends whoever waits for its handles' passes") {
+  const auto body = [](void*, distattn_comm* comm) {
+    const distattn_problem problem = small_problem();
+    distattn_attention* attention = nullptr;
+    REQUIRE(distattn_attention_create(&problem, nullptr, comm, &attention) == DISTATTN_OK);
+    CHECK(distattn_attention_wait(attention) == DISTATTN_OK);
+    CHECK(distattn_comm_abort(comm, "enough") == DISTATTN_OK);
+    CHECK(distattn_attention_wait(attention) == DISTATTN_INTERRUPTED);
+    CHECK(distattn_attention_check(attention) == DISTATTN_INTERRUPTED);
+    distattn_attention_free(attention);
+    return DISTATTN_OK;
+  };
+  CHECK(distattn_run_ranks(1, body, nullptr) == DISTATTN_OK);
+}
+
+TEST_CASE("a handle of the process that was forked is refused") {
+  const auto body = [](void*, distattn_comm* comm) {
+    const distattn_problem problem = small_problem();
+    distattn_attention* attention = nullptr;
+    REQUIRE(distattn_attention_create(&problem, nullptr, comm, &attention) == DISTATTN_OK);
+    const pid_t child = fork();
+    if (child == 0) {
+      const distattn_tensors none = DISTATTN_TENSORS_INIT;
+      const bool refused = distattn_forward(attention, &none) == DISTATTN_USAGE;
+      _exit(refused && std::strstr(distattn_message(), "a fork has none of its threads") != nullptr ? 0 : 1);
+    }
+    int status = -1;
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(status == 0);
+    distattn_attention_free(attention);
+    return DISTATTN_OK;
+  };
+  CHECK(distattn_run_ranks(1, body, nullptr) == DISTATTN_OK);
 }
 
 TEST_CASE("a communicator of one rank is ended too, with what it is a group of") {

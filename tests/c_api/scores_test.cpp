@@ -43,3 +43,28 @@ TEST_CASE("a tree's bands and positions come in C too") {
   CHECK(distattn_tree_mask(&cycle, 1, nullptr, &count, nullptr) == DISTATTN_USAGE);
   CHECK_THAT(message(), contains_text("a cycle"));
 }
+
+TEST_CASE("slopes without a count, flags that are neither, layouts of no name and ranks beyond counting are refused") {
+  const auto refused = [](auto change, const char* says) {
+    struct Given {
+      distattn_problem problem = small_problem();
+      distattn_options options = options_for("ring");
+    } given;
+    change(given.problem, given.options);
+    const auto body = [](void* user, distattn_comm* comm) {
+      const auto& [problem, options] = *static_cast<Given*>(user);
+      distattn_attention* made = nullptr;
+      return distattn_attention_create(&problem, &options, comm, &made);
+    };
+    CHECK(distattn_run_ranks(1, body, &given) == DISTATTN_USAGE);
+    CHECK_THAT(message(), contains_text(says));
+  };
+  const double slope = 1;
+  refused([&](auto& problem, auto&) { problem.alibi_slopes = &slope; }, "alibi_slopes has no entry");
+  refused([](auto& problem, auto&) { problem.causal = 2; }, "causal is 2");
+  refused([](auto&, auto& options) { options.backward = -1; }, "backward is -1");
+  refused([](auto&, auto& options) { options.deterministic = 7; }, "deterministic is 7");
+  refused([](auto&, auto& options) { options.schedule = nullptr, options.layout = "foo"; }, "layout foo is not known");
+  CHECK(distattn_run_ranks(1'000'000, attend, nullptr) == DISTATTN_USAGE);
+  CHECK_THAT(message(), contains_text("1000000 ranks"));
+}

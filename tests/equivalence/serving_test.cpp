@@ -217,15 +217,59 @@ TEST_CASE("bad requests are refused by number before anything is read") {
   });
 }
 
-TEST_CASE("ranks that serve different lists find out") {
-  CHECK_THROWS_WITH(run_ranks(2,
-                              [&](Rank rank, Transport& transport) {
-                                const Problem problem = serving_problem(DType::fp32, 100, 8);
-                                const auto device = device_of("cpu", 1);
-                                Serving serving(problem, 1, *device, transport);
-                                const Mix mix(problem, 2, Lengths{{40 + rank, 1}}, 5);
-                                RankTensors tensors(mix, {1, 0}, rank, 2, DType::fp32, 1);
-                                serving.attend(tensors.call);
-                              }),
-                    contains_text("serves other requests"));
+TEST_CASE("ranks that serve different lists, or with different handles, find out") {
+  struct Served {
+    Lengths lengths = {{40, 1}};
+    std::int64_t block = 1;
+    Problem problem = serving_problem(DType::fp32, 100, 8);
+  };
+  const auto serve_with = [](const Served& second) {
+    run_ranks(2, [&](Rank rank, Transport& transport) {
+      const Served served = rank == 0 ? Served() : second;
+      const auto device = device_of("cpu", 1);
+      Serving serving(served.problem, served.block, *device, transport);
+      const Mix mix(served.problem, 2, served.lengths, 5);
+      RankTensors tensors(mix, {served.block, 0}, rank, 2, DType::fp32, 1);
+      serving.attend(tensors.call);
+    });
+  };
+  CHECK_THROWS_WITH(serve_with({.lengths = {{41, 1}}}), contains_text("serves other requests"));
+  CHECK_THROWS_WITH(serve_with({.lengths = {}}), contains_text("rank 0"));
+  const char* const another = "a handle for another problem, or other blocks";
+  CHECK_THROWS_WITH(serve_with({.block = 2}), contains_text(another));
+  Served changed;
+  changed.problem.scores.softcap = 1;
+  CHECK_THROWS_WITH(serve_with(changed), contains_text(another));
+  changed = {};
+  changed.problem.mask.left = 10;
+  CHECK_THROWS_WITH(serve_with(changed), contains_text(another));
+  CHECK_NOTHROW(serve_with({}));
+}
+
+TEST_CASE("a rank that owns nothing and stores nothing binds tensors of no rows, however they lie") {
+  run_ranks(2, [&](Rank rank, Transport& transport) {
+    const Problem problem = serving_problem(DType::fp32, 100, 8);
+    const auto device = device_of("cpu", 1);
+    Serving serving(problem, 64, *device, transport);
+    const Mix mix(problem, 1, Lengths{{40, 1}}, 5);  // rank 0 owns it and stores its keys
+    RankTensors tensors(mix, {64, 0}, rank, 2, DType::fp32, 1);
+    if (rank == 1) {
+      for (TensorView* const view : {&tensors.call.o, &tensors.call.lse}) view->strides = {};
+      for (ConstTensorView* const view : {&tensors.call.q, &tensors.call.k, &tensors.call.v}) view->strides = {};
+      tensors.call.k.shape[1] = tensors.call.v.shape[1] = 0;
+      tensors.call.k.data = tensors.call.v.data = nullptr;
+    }
+    serving.attend(tensors.call);
+    if (rank == 0) CHECK(errors_of(mix, tensors, rank).first < 1e-5);
+  });
+}
+
+TEST_CASE("keys that hold their values are refused: a cache has both") {
+  run_ranks(1, [&](Rank, Transport& transport) {
+    Problem problem = serving_problem(DType::fp32, 100, 8);
+    problem.shared_kv = true;
+    problem.value_dim = problem.head_dim;
+    const auto device = device_of("cpu", 1);
+    CHECK_THROWS_WITH(Serving(problem, 1, *device, transport), contains_text("shared_kv"));
+  });
 }

@@ -1,6 +1,7 @@
 #include "distattn/execute.hpp"
 
 #include <array>
+#include <limits>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -246,7 +247,18 @@ TEST_CASE("Tensors that are not the rank's shard are refused before anything beg
   const auto strides = std::exchange(rig.bindings.o.strides, {});  // as where none were set
   CHECK(message_of([&] { executor.run(rig.bindings); }).find("rank 0's o of 1x4x1x8 has stride 0 along tokens") == 0);
   CHECK(rig.log.submitted.empty());
+  rig.bindings.o.strides = {32, 4, 4, 1};  // the second half of a row is the first of the next
+  CHECK_THAT(message_of([&] { executor.run(rig.bindings); }),
+             contains_text("has stride 4 along tokens and 1 along dim"));
+  for (const std::int64_t far : {std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min()}) {
+    rig.bindings.o.strides = {32, far, 8, 1};
+    CHECK_THAT(message_of([&] { executor.run(rig.bindings); }), contains_text("further than memory reaches"));
+  }
   rig.bindings.o.strides = strides;
+  const auto lse = std::exchange(rig.bindings.lse.data, rig.bindings.o.data);
+  CHECK_THAT(message_of([&] { executor.run(rig.bindings); }),
+             contains_text("rank 0's o and lse begin at the same place"));
+  rig.bindings.lse.data = lse;
   ++rig.bindings.q.data;
   CHECK(message_of([&] { executor.run(rig.bindings); }).find("rank 0's q begins between two boundaries") == 0);
   --rig.bindings.q.data;

@@ -176,12 +176,11 @@ struct Rig {
     program = writer.take();
 
     const Problem& problem = outline.sharding.problem;
-    tensor.resize(static_cast<std::size_t>(4 * problem.head_dim));
-    auto* data = reinterpret_cast<std::byte*>(tensor.data());
-    const TensorView matrix = dense_view(data, DType::fp32, 1, 4, 1, 8);
-    bindings.q = bindings.k = bindings.v = matrix;
-    bindings.o = matrix;
-    bindings.lse = statistics_view(data, DType::fp32, 1, 1, 4);
+    const auto count = static_cast<std::size_t>(4 * problem.head_dim);
+    tensors.resize(3 * count);
+    bindings.q = bindings.k = bindings.v = dense_view(tensors.data(), 1, 4, 1, 8);
+    bindings.o = dense_view(tensors.data() + count, 1, 4, 1, 8);
+    bindings.lse = statistics_view(tensors.data() + 2 * count, 1, 1, 4);
   }
 
   Outline outline = block_outline(2, 4);
@@ -189,7 +188,7 @@ struct Rig {
   Log log;
   ScriptedDevice device{log};
   ScriptedTransport transport{log};
-  std::vector<float> tensor;
+  std::vector<float> tensors;
   Bindings bindings;
 };
 

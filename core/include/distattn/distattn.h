@@ -281,8 +281,8 @@ DISTATTN_API int32_t distattn_comm_size(const distattn_comm* comm);
 DISTATTN_API void distattn_comm_free(distattn_comm* comm);
 
 /** Calls `body` once for each rank, on threads of this process, with a communicator that is valid during the call. If a
- * body returns anything but DISTATTN_OK, the others are ended, and the first such status is returned. A body may return
- * a status of its own. */
+ * body returns anything but DISTATTN_OK, the others are ended, and the first such status, which may be one of its own,
+ * is returned. Ranks that wait for one whose body has returned DISTATTN_OK get DISTATTN_PEER. */
 DISTATTN_API distattn_status distattn_run_ranks(int32_t ranks, distattn_status (*body)(void* user, distattn_comm* comm),
                                                 void* user);
 
@@ -291,7 +291,8 @@ DISTATTN_API distattn_status distattn_run_ranks(int32_t ranks, distattn_status (
 /** One rank's handle for one problem: planned, proved and allocated once, then called any number of times. */
 typedef struct distattn_attention distattn_attention;
 
-/** A collective over the communicator's ranks. The communicator must outlive the handle. options may be null. */
+/** A collective over all ranks of the communicator, which must outlive the handle and cannot be used after a failure
+ * other than DISTATTN_USAGE. options may be null. A forked process makes its own: others return DISTATTN_USAGE. */
 DISTATTN_API distattn_status distattn_attention_create(const distattn_problem* problem, const distattn_options* options,
                                                        distattn_comm* comm, distattn_attention** attention);
 /** Creates a handle for each of `count` problems, whose layers attend differently, such as full and window attention in
@@ -317,7 +318,7 @@ DISTATTN_API distattn_status distattn_attention_positions(const distattn_attenti
 /**
  * The tensors of one rank: q, k, v, o and their gradients are [batch, tokens, heads, head_dim], lse and lse_low are
  * [batch, heads, tokens]. The dimension batch may be left out if it is 1. lse is float32 or float64; only a problem in
- * fp64 uses the precision of float64.
+ * fp64 uses the precision of float64. What a call writes shares memory with nothing else of the call.
  * lse_low may be null. It holds the part of the log-sum-exp that a float32 lse cannot hold. Without it, backward's
  * weights are off by up to 6e-8 * |lse|, equally for a whole row. Pass it to both passes if scores are in the hundreds.
  * With a 16-bit wire, backward does not read it. A problem in fp64 has no lse_low.
@@ -360,8 +361,7 @@ typedef struct distattn_event distattn_event;
  * which it is a group. All ranks must call them in the same order. A pass also begins after the pass of `after`, an
  * event of any handle, or null.
  * Until the pass has ended, the caller must keep the memory of the tensors and must not change inputs. It may free the
- * structs that describe the tensors after the call. *event, which the caller must free, tells when the pass has ended;
- * `event` may be null.
+ * structs that describe them. *event, which the caller must free, tells when the pass has ended; event may be null.
  * With options.cuda_stream, work that the caller puts on that stream after the call begins after the pass, so that the
  * caller needs no event to use the results there. With one rank and tensors in CUDA memory, no thread waits on the
  * host. With several ranks, a thread of the handle drives the exchanges, and the call returns when all work of the pass

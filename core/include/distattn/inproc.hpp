@@ -19,7 +19,8 @@ struct InprocOptions {
 
 /// Calls `body` once for each rank, each on its own thread, with that rank's end of a transport that connects them.
 /// Returns when all calls have returned. If a rank fails, the others are aborted and the first failure is rethrown, not
-/// the errors of the ranks that were aborted. Throws Error(usage) if ranks < 1.
+/// the errors of the ranks that were aborted. A rank whose call has returned makes no more exchanges: others that wait
+/// for it then get Error(peer). Throws Error(usage) unless 1 ≤ ranks ≤ 65536.
 void run_ranks(int ranks, const std::function<void(Rank, Transport&)>& body, const InprocOptions& options = {});
 /// The same with a bootstrap, whose collectives fail when any rank fails.
 void run_ranks(int ranks, const std::function<void(Rank, Transport&, Bootstrap&)>& body,

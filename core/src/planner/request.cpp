@@ -89,6 +89,12 @@ std::variant<Checked, WhyNot> checked(const Problem& problem, int ranks, Schedul
     request.layout.clear();
   }
   if (!layout && !request.layout.empty()) {
+    const auto first = request.layout.find_first_not_of(" \t\r\n");
+    if (first == request.layout.npos || (request.layout[first] != '{' && request.layout[first] != '['))
+      refuse(
+          fmt::format("layout {} is not known (a name, or owners as JSON): choose one of block, zigzag, striped, "
+                      "striped:B, chunked",
+                      request.layout));
     if (request.schedule != "auto" && request.schedule != "placed")
       refuse(fmt::format("schedule {} has a layout of its own (placed takes one): leave the layout out",
                          request.schedule));

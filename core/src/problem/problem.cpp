@@ -116,7 +116,7 @@ void check(const Problem& problem) {
 }
 
 std::vector<double> standard_alibi_slopes(int heads) {
-  DISTATTN_EXPECT(heads > 0);
+  if (heads < 1) refuse(fmt::format("slopes of {} heads (each has one): give 1 or more", heads));
   const auto power = static_cast<int>(std::bit_floor(static_cast<unsigned>(heads)));
   std::vector<double> slopes;
   for (int i = 1; i <= power; ++i) slopes.push_back(std::exp2(-8.0 * i / power));

@@ -7,6 +7,7 @@
 
 #include "core/src/run/agreement.hpp"
 #include "core/src/run/pass_queue.hpp"
+#include "core/src/run/process_mark.hpp"
 #include "distattn/index.hpp"
 
 namespace distattn {
@@ -15,6 +16,7 @@ namespace {
 /// A plan that others may share, where all ranks have the same.
 std::shared_ptr<const AttentionPlan> agreed(std::shared_ptr<const AttentionPlan> plan, Device& device,
                                             Transport& transport) {
+  if (plan == nullptr) refuse("no plan is given (the pointer is null): make one with plan()");
   await_passes(device, transport);  // the agreement uses the transport too
   if (plan->ranks() != transport.size()) {
     refuse(
@@ -121,6 +123,12 @@ struct Attention::State {
     return *passes[pass];
   }
 
+  Executor& executor(Pass pass) {
+    process.check();
+    return at(pass).executor;
+  }
+
+  ProcessMark process;
   std::shared_ptr<const AttentionPlan> plan;
   Rank rank;
   PerPass<std::optional<Running>> passes;
@@ -152,16 +160,16 @@ std::vector<std::int64_t> Attention::key_positions() const {
 }
 
 const Timeline& Attention::forward(const Bindings& bindings) {
-  return state_->queue.run(state_->at(Pass::forward).executor, bindings);
+  return state_->queue.run(state_->executor(Pass::forward), bindings);
 }
 const Timeline& Attention::backward(const Bindings& bindings) {
-  return state_->queue.run(state_->at(Pass::backward).executor, bindings);
+  return state_->queue.run(state_->executor(Pass::backward), bindings);
 }
 Event Attention::forward(const Bindings& bindings, const Event& after) {
-  return state_->queue.queue(state_->at(Pass::forward).executor, bindings, after);
+  return state_->queue.queue(state_->executor(Pass::forward), bindings, after);
 }
 Event Attention::backward(const Bindings& bindings, const Event& after) {
-  return state_->queue.queue(state_->at(Pass::backward).executor, bindings, after);
+  return state_->queue.queue(state_->executor(Pass::backward), bindings, after);
 }
 void Attention::check() { state_->queue.check(); }
 void Attention::wait() { state_->queue.wait(); }

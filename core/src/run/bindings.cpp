@@ -6,6 +6,7 @@
 
 #include <fmt/core.h>
 
+#include "core/src/run/tensor_check.hpp"
 #include "distattn/convert.hpp"
 
 namespace distattn {
@@ -14,8 +15,6 @@ namespace {
 using Shape = std::array<std::int64_t, 4>;
 
 std::string text(const Shape& shape) { return fmt::format("{}x{}x{}x{}", shape[0], shape[1], shape[2], shape[3]); }
-
-const char* const axes[] = {"batch", "tokens", "heads", "dim"};
 
 /// What the tensors of one rank have to be.
 struct Expectation {
@@ -44,19 +43,23 @@ struct Expectation {
       refuse(fmt::format("rank {}'s {} lies {} (backend {} does not reach it): copy it, or choose another backend",
                          rank, name, tensor.space == MemorySpace::host ? "in host memory" : "on a GPU", device.name()));
     }
+    check_strides(name, tensor, shard, false);
   }
 
-  /// A tensor that is written: no two of its elements may lie in one place because a stride was left at 0.
+  /// A tensor that is written: no two of its elements may lie in one place.
   void operator()(const char* name, const TensorView& tensor, const Shape& shard) const {
     (*this)(name, ConstTensorView(tensor), shard);
-    if (shard[1] == 0) return;
-    for (std::size_t axis = 0; axis < shard.size(); ++axis) {
-      if (tensor.strides[axis] != 0 || tensor.shape[axis] == 1) continue;
-      refuse(
-          fmt::format("rank {}'s {} of {} has stride 0 along {} (results would overwrite each other): give strides, as "
-                      "dense_view does",
-                      rank, name, text(shard), axes[axis]));
-    }
+    check_strides(name, tensor, shard, true);
+  }
+
+  void check_strides(const char* name, const ConstTensorView& tensor, const Shape& shard, bool is_result) const {
+    const std::string why = why_not_strides(tensor, is_result);
+    if (!why.empty()) refuse(fmt::format("rank {}'s {} of {} {}", rank, name, text(shard), why));
+  }
+
+  void check_apart(std::initializer_list<NamedTensor> results, std::initializer_list<NamedTensor> inputs) const {
+    const std::string why = why_not_apart(results, inputs);
+    if (!why.empty()) refuse(fmt::format("rank {}'s {}", rank, why));
   }
 };
 
@@ -145,6 +148,9 @@ void check(const Bindings& bindings, const Outline& outline, Rank rank, const De
     expect("o", bindings.o, o);
     expect("lse", bindings.lse, lse);
     if (has_low) expect("lse_low", bindings.lse_low, lse);
+    expect.check_apart(
+        {{"o", bindings.o}, {"lse", bindings.lse}, {"lse_low", bindings.lse_low}, {"max_logit", bindings.max_logit}},
+        {{"q", bindings.q}, {"k", bindings.k}, {"v", bindings.v}, {"sink_logits", bindings.sink_logits}});
     return;
   }
   expect("o", ConstTensorView(bindings.o), o);
@@ -154,6 +160,16 @@ void check(const Bindings& bindings, const Outline& outline, Rank rank, const De
   expect("dq", bindings.dq, q);
   expect("dk", bindings.dk, k);
   if (!problem.shared_kv) expect("dv", bindings.dv, v);
+  expect.check_apart(
+      {{"dq", bindings.dq}, {"dk", bindings.dk}, {"dv", bindings.dv}, {"dsink_logits", bindings.dsink_logits}},
+      {{"q", bindings.q},
+       {"k", bindings.k},
+       {"v", bindings.v},
+       {"o", bindings.o},
+       {"lse", bindings.lse},
+       {"lse_low", bindings.lse_low},
+       {"do", bindings.d_o},
+       {"sink_logits", bindings.sink_logits}});
 }
 
 bool lie_in(MemorySpace space, const Bindings& bindings) {

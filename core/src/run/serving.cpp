@@ -8,8 +8,10 @@
 #include "core/src/problem/cache_bands.hpp"
 #include "core/src/problem/splitmix.hpp"
 #include "core/src/run/pass_queue.hpp"
+#include "core/src/run/process_mark.hpp"
 #include "core/src/run/serving_check.hpp"
 #include "core/src/run/serving_exchange.hpp"
+#include "core/src/schedule/digest.hpp"
 #include "distattn/cache.hpp"
 #include "distattn/error.hpp"
 #include "distattn/index.hpp"
@@ -39,6 +41,7 @@ View tokens_of(View tensor, std::int64_t first, std::int64_t count) {
 }  // namespace
 
 struct Serving::State {
+  ProcessMark process;
   Problem problem;
   Dealing dealing;
   Device& device;
@@ -46,6 +49,7 @@ struct Serving::State {
   CacheReader& reader;
   ServingExchange exchange;
   CallCheck check;
+  std::uint64_t digest = 0;  ///< of what the handle is for
   // Kept from call to call.
   std::vector<Band> bands;
   std::vector<std::pair<std::size_t, std::size_t>> band_ranges;
@@ -59,7 +63,12 @@ struct Serving::State {
         device(computing),
         transport(sending),
         reader(*computing.cache_reader()),
-        exchange(problem, transport) {}
+        exchange(problem, transport) {
+    Digest all;
+    all.add(problem);
+    all.add(dealing.block);
+    digest = all.value();
+  }
 
   Rank rank() const { return transport.rank(); }
 
@@ -144,13 +153,14 @@ const Dealing& Serving::dealing() const { return state_->dealing; }
 
 void Serving::attend(const ServingCall& call) {
   State& state = *state_;
+  state.process.check();
   await_passes(state.device, state.transport);
   state.check(call, state.problem, state.dealing, state.rank());
-  if (call.requests.empty()) return;
+  if (call.requests.empty() && state.transport.size() == 1) return;
   try {
     state.exchange.prepare(call.requests);
     state.pack_queries(call);
-    state.exchange.share_queries(digest_of(call.requests));
+    state.exchange.share_queries({digest_of(call.requests), state.digest});
     state.read_cache(call);
     state.exchange.return_partials();
     state.finish(call);

@@ -5,6 +5,7 @@
 
 #include <fmt/core.h>
 
+#include "core/src/run/tensor_check.hpp"
 #include "distattn/cache.hpp"
 #include "distattn/convert.hpp"
 #include "distattn/error.hpp"
@@ -28,6 +29,11 @@ void check_mask(const Mask& mask) {
       "causal mask, maybe with a window to the left");
 }
 
+void check_strides(const char* name, const ConstTensorView& tensor, bool is_result) {
+  const std::string why = why_not_strides(tensor, is_result);
+  if (!why.empty()) refuse(fmt::format("{} {}", name, why));
+}
+
 /// A tensor of the call that this rank needs; a result if it is `written`.
 void check_tensor(const char* name, const ConstTensorView& tensor, const Shape& shape, bool written) {
   if (tensor.data == nullptr && shape[1] == 0) return;
@@ -42,15 +48,13 @@ void check_tensor(const char* name, const ConstTensorView& tensor, const Shape& 
   if (reinterpret_cast<std::uintptr_t>(tensor.data) % size_of(tensor.dtype) != 0) {
     refuse(fmt::format("{} begins between two of its {} elements: align it", name, name_of(tensor.dtype)));
   }
-  for (std::size_t axis = 0; written && axis < shape.size(); ++axis) {
-    if (tensor.strides[axis] != 0 || shape[axis] <= 1) continue;
-    refuse(fmt::format("{} has stride 0 along axis {} (results would overwrite each other): give strides", name, axis));
-  }
+  check_strides(name, tensor, written);
 }
 
 /// k or v, which are read where they lie.
 void check_cache(const char* name, const ConstTensorView& cache, const Problem& problem, int dim) {
-  if (cache.data == nullptr) refuse(fmt::format("no {} (requests read a cache): bind it", name));
+  const bool empty = cache.batch() == 0 || cache.sequence() == 0;  // of a rank that stores nothing yet
+  if (cache.data == nullptr && !empty) refuse(fmt::format("no {} (requests read a cache): bind it", name));
   if (cache.space != MemorySpace::host) {
     refuse(fmt::format("{} lies on a GPU (caches are read on hosts): copy it", name));
   }
@@ -62,6 +66,8 @@ void check_cache(const char* name, const ConstTensorView& cache, const Problem& 
     refuse(fmt::format("{} has {} heads of {} (the problem has {} of {}): bind the cache of this layer", name,
                        cache.heads(), cache.head_dim(), problem.kv_heads, dim));
   }
+  if (empty) return;
+  check_strides(name, cache, false);
   if (cache.strides[3] != 1) {
     refuse(fmt::format("{} has stride {} along its rows (elements of a row are neighbours): store it so", name,
                        cache.strides[3]));
@@ -136,6 +142,9 @@ void check_served(const Problem& problem, const Dealing& dealing, const Device& 
   check_mask(problem.mask);
   if (problem.batch != 1) refuse(fmt::format("batch {} (each request is a sequence): serve with 1", problem.batch));
   if (problem.scores.dropout != 0) refuse("dropout (requests are not trained on): serve without");
+  if (problem.shared_kv) {
+    refuse("shared_kv (keys and values are two caches): serve without, with v a view of the first numbers of k's rows");
+  }
   if (problem.scores.max_logit) refuse("max_logit (a quantity of training): serve without");
   if (problem.wire_type() != problem.accumulator()) {
     refuse(fmt::format("a wire in {} (partial results of serving travel in {}): choose that", name_of(problem.wire),
@@ -184,6 +193,10 @@ void CallCheck::operator()(const ServingCall& call, const Problem& problem, cons
   check_tensor("o", call.o, rows, true);
   if (call.lse.data != nullptr) check_tensor("lse", call.lse, statistics, true);
   if (call.lse_low.data != nullptr) check_tensor("lse_low", call.lse_low, statistics, true);
+  const std::string why =
+      why_not_apart({{"o", call.o}, {"lse", call.lse}, {"lse_low", call.lse_low}},
+                    {{"q", call.q}, {"k", call.k}, {"v", call.v}, {"sink_logits", call.sink_logits}});
+  if (!why.empty()) refuse(why);
   check_sinks_of(call, problem);
 }
 

@@ -128,13 +128,20 @@ void ServingExchange::submit(std::size_t step) {
   transport_.computing(-1);
 }
 
-void ServingExchange::share_queries(std::uint64_t call) {
-  std::memcpy(at(query_part(rank()), 0), &call, sizeof call);
+void ServingExchange::share_queries(const Agreed& mine) {
+  static_assert(sizeof mine <= header);
+  std::memcpy(at(query_part(rank()), 0), &mine, sizeof mine);
   submit(0);
   for (Rank peer = 0; peer < ranks(); ++peer) {
-    std::uint64_t other = 0;
+    Agreed other{};
     std::memcpy(&other, at(query_part(peer), 0), sizeof other);
-    if (other == call) continue;
+    if (other.handle != mine.handle) {
+      throw Error(ErrorKind::peer,
+                  fmt::format("rank {} serves with a handle for another problem, or other blocks, than rank {} (they "
+                              "would merge what does not belong together): make all from the same",
+                              peer, rank()));
+    }
+    if (other.requests == mine.requests) continue;
     throw Error(ErrorKind::peer,
                 fmt::format("rank {} serves other requests than rank {} (a call has one list): give all "
                             "ranks the same",

@@ -28,8 +28,12 @@ class ServingExchange {
   CachePartial own() { return all_rows(rank(), partial_part(rank())); }
   CachePartial received(Rank from) { return all_rows(rank(), received_part(from)); }
 
-  /// Every rank gets the queries of all, and hears whether all have `call` in mind. Throws Error(peer) if not.
-  void share_queries(std::uint64_t call);
+  /// What ranks have in common.
+  struct Agreed {
+    std::uint64_t requests, handle;  ///< digests of the list and of what the handle is for
+  };
+  /// Every rank gets the queries of all, and hears whether all have the same in mind. Throws Error(peer) if not.
+  void share_queries(const Agreed& mine);
   /// Every owner gets what the others made of its rows.
   void return_partials();
 
