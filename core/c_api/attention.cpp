@@ -53,6 +53,7 @@ Mask mask_of(const distattn_problem& given) {
   if (given.cu_seqlens != nullptr && documents.empty()) {
     refuse("cu_seqlens has no entry (it lists 0, ..., seq_kv): pass them, or null");
   }
+  if (given.bands != nullptr && bands.empty()) refuse("bands has no entry (no pair is visible): pass them, or null");
   Mask mask = given.bands != nullptr            ? band_mask(std::move(bands))
               : flag_of(given.causal, "causal") ? causal_mask()
                                                 : full_mask();

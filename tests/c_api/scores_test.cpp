@@ -44,7 +44,9 @@ TEST_CASE("a tree's bands and positions come in C too") {
   CHECK_THAT(message(), contains_text("a cycle"));
 }
 
-TEST_CASE("slopes without a count, flags that are neither, layouts of no name and ranks beyond counting are refused") {
+TEST_CASE(
+    "slopes and bands without a count, flags that are neither, layouts of no name and ranks beyond counting are "
+    "refused") {
   const auto refused = [](auto change, const char* says) {
     struct Given {
       distattn_problem problem = small_problem();
@@ -61,6 +63,8 @@ TEST_CASE("slopes without a count, flags that are neither, layouts of no name an
   };
   const double slope = 1;
   refused([&](auto& problem, auto&) { problem.alibi_slopes = &slope; }, "alibi_slopes has no entry");
+  const distattn_band band = {0, 8, 0, 8, 0, 8};
+  refused([&](auto& problem, auto&) { problem.bands = &band; }, "bands has no entry");
   refused([](auto& problem, auto&) { problem.causal = 2; }, "causal is 2");
   refused([](auto&, auto& options) { options.backward = -1; }, "backward is -1");
   refused([](auto&, auto& options) { options.deterministic = 7; }, "deterministic is 7");

@@ -43,6 +43,7 @@ REFUSED = {
     **{f"elements off their boundaries, {ranks} ranks": (
         lambda ranks=ranks: attend(np.zeros(Q.nbytes + 1, np.uint8)[1:].view(np.float32).reshape(Q.shape), ranks=ranks),
         "q begins between two boundaries of its float32 elements") for ranks in (1, 2)},
+    "no bands": (lambda: handle(bands=[]), "bands has no entry"),
     "a schedule": (lambda: attend(schedule="spiral"), "schedule spiral is not known"),
     "a schedule that is no text": (lambda: attend(schedule=3), "schedule is 3"),
     "no schedule": (lambda: attend(schedule=None), "schedule is None"),

@@ -33,6 +33,8 @@ bool is_within_reach(const ConstTensorView& tensor) {
 /// Whether some steps along one axis lead to the same place as some along another.
 bool meet(const ConstTensorView& tensor, std::size_t a, std::size_t b) {
   const std::int64_t step_a = std::abs(tensor.strides[a]), step_b = std::abs(tensor.strides[b]);
+  // One axis lies between the neighbours of the other, as nearly always: nothing need be divided.
+  if (step_a >= step_b * tensor.shape[b] || step_b >= step_a * tensor.shape[a]) return false;
   const std::int64_t common = std::gcd(step_a, step_b);
   return step_b / common < tensor.shape[a] && step_a / common < tensor.shape[b];
 }

@@ -121,6 +121,8 @@ class Mask:
         if bands is not None and not isinstance(bands, Iterable):
             raise UsageError(f"bands is {bands!r} (a list of bands): pass one")
         listed = () if bands is None else tuple(integers(band, "a band") for band in bands)
+        if bands is not None and not listed:
+            raise UsageError("bands has no entry (no pair is visible): pass them, or None")
         if any(len(band) != 6 for band in listed):
             raise UsageError("a band does not have six numbers (q0, q1, k0, k1, lo, hi): pass them")
         return Mask(flag(causal, "causal"), window, integer(first_keys, "first_keys"), documents, listed)
