@@ -318,7 +318,7 @@ DISTATTN_API distattn_status distattn_attention_positions(const distattn_attenti
 /**
  * The tensors of one rank: q, k, v, o and their gradients are [batch, tokens, heads, head_dim], lse and lse_low are
  * [batch, heads, tokens]. The dimension batch may be left out if it is 1. lse is float32 or float64; only a problem in
- * fp64 uses the precision of float64. What a call writes shares memory with nothing else of the call.
+ * fp64 uses the precision of float64. Results share no memory with each other.
  * lse_low may be null. It holds the part of the log-sum-exp that a float32 lse cannot hold. Without it, backward's
  * weights are off by up to 6e-8 * |lse|, equally for a whole row. Pass it to both passes if scores are in the hundreds.
  * With a 16-bit wire, backward does not read it. A problem in fp64 has no lse_low.

@@ -57,8 +57,8 @@ struct Expectation {
     if (!why.empty()) refuse(fmt::format("rank {}'s {} of {} {}", rank, name, text(shard), why));
   }
 
-  void check_apart(std::initializer_list<NamedTensor> results, std::initializer_list<NamedTensor> inputs) const {
-    const std::string why = why_not_apart(results, inputs);
+  void check_apart(std::initializer_list<NamedTensor> results) const {
+    const std::string why = why_not_apart(results);
     if (!why.empty()) refuse(fmt::format("rank {}'s {}", rank, why));
   }
 };
@@ -149,8 +149,7 @@ void check(const Bindings& bindings, const Outline& outline, Rank rank, const De
     expect("lse", bindings.lse, lse);
     if (has_low) expect("lse_low", bindings.lse_low, lse);
     expect.check_apart(
-        {{"o", bindings.o}, {"lse", bindings.lse}, {"lse_low", bindings.lse_low}, {"max_logit", bindings.max_logit}},
-        {{"q", bindings.q}, {"k", bindings.k}, {"v", bindings.v}, {"sink_logits", bindings.sink_logits}});
+        {{"o", bindings.o}, {"lse", bindings.lse}, {"lse_low", bindings.lse_low}, {"max_logit", bindings.max_logit}});
     return;
   }
   expect("o", ConstTensorView(bindings.o), o);
@@ -161,15 +160,7 @@ void check(const Bindings& bindings, const Outline& outline, Rank rank, const De
   expect("dk", bindings.dk, k);
   if (!problem.shared_kv) expect("dv", bindings.dv, v);
   expect.check_apart(
-      {{"dq", bindings.dq}, {"dk", bindings.dk}, {"dv", bindings.dv}, {"dsink_logits", bindings.dsink_logits}},
-      {{"q", bindings.q},
-       {"k", bindings.k},
-       {"v", bindings.v},
-       {"o", bindings.o},
-       {"lse", bindings.lse},
-       {"lse_low", bindings.lse_low},
-       {"do", bindings.d_o},
-       {"sink_logits", bindings.sink_logits}});
+      {{"dq", bindings.dq}, {"dk", bindings.dk}, {"dv", bindings.dv}, {"dsink_logits", bindings.dsink_logits}});
 }
 
 bool lie_in(MemorySpace space, const Bindings& bindings) {

@@ -60,20 +60,13 @@ std::string why_not_strides(const ConstTensorView& tensor, bool is_result) {
   return "";
 }
 
-std::string why_not_apart(std::initializer_list<NamedTensor> results, std::initializer_list<NamedTensor> inputs) {
-  const auto meets = [](const NamedTensor& a, const NamedTensor& b) {
-    return a.tensor.data != nullptr && a.tensor.data == b.tensor.data && !is_empty(a.tensor) && !is_empty(b.tensor);
-  };
-  const auto text = [](const NamedTensor& a, const NamedTensor& b) {
-    return fmt::format("{} and {} begin at the same place (one would overwrite the other): give each its own memory",
-                       a.name, b.name);
-  };
-  for (auto result = results.begin(); result != results.end(); ++result) {
-    for (auto before = results.begin(); before != result; ++before) {
-      if (meets(*before, *result)) return text(*before, *result);
-    }
-    for (const NamedTensor& input : inputs) {
-      if (meets(*result, input)) return text(*result, input);
+std::string why_not_apart(std::initializer_list<NamedTensor> results) {
+  for (auto a = results.begin(); a != results.end(); ++a) {
+    for (auto b = results.begin(); b != a; ++b) {
+      if (a->tensor.data == nullptr || a->tensor.data != b->tensor.data) continue;
+      if (is_empty(a->tensor) || is_empty(b->tensor)) continue;
+      return fmt::format("{} and {} begin at the same place (one would overwrite the other): give each its own memory",
+                         b->name, a->name);
     }
   }
   return "";

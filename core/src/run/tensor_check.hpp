@@ -17,7 +17,8 @@ struct NamedTensor {
   const char* name;
   ConstTensorView tensor;
 };
-/// "o and lse begin at the same place (one would …)" where a result begins where another tensor of the call does.
-std::string why_not_apart(std::initializer_list<NamedTensor> results, std::initializer_list<NamedTensor> inputs);
+/// "o and lse begin at the same place (one would …)" where two results do. A result may lie on an input: it is written
+/// when that has been read.
+std::string why_not_apart(std::initializer_list<NamedTensor> results);
 
 }  // namespace distattn
