@@ -1,6 +1,8 @@
 /// What a host device adds to its kernels: staging, batches, errors, and no allocation after the first run.
 
 #include <atomic>
+#include <functional>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -206,4 +208,19 @@ TEST_CASE("tensors in any order and type of elements are converted on the way") 
     CHECK(dense.dq == strided.dq);
     CHECK(dense.dk == strided.dk);
   }
+}
+
+TEST_CASE("nothing to run, no plan and slopes of no heads are refused, and a meeting that cannot be held ends") {
+  CHECK_THROWS_WITH(run_ranks(2, std::function<void(Rank, Transport&)>()), contains_text("no body is given"));
+  CHECK_THROWS_WITH(standard_alibi_slopes(0), contains_text("slopes of 0 heads"));
+  run_ranks(1, [](Rank, Transport& transport) {
+    const auto device = make_device("reference", {1, 1});
+    CHECK_THROWS_WITH(Attention(std::shared_ptr<const AttentionPlan>(), *device, transport),
+                      contains_text("no plan is given"));
+  });
+  const auto meet = [](Rank rank, Transport&, Bootstrap& bootstrap) {
+    bootstrap.barrier();
+    if (rank != 1) bootstrap.barrier();
+  };
+  CHECK_THROWS_WITH(run_ranks(3, meet), contains_text("rank 1 has ended its part of the run"));
 }
