@@ -1,14 +1,19 @@
 #include "backends/ucx/context.hpp"
 
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
+#include <string>
+#include <string_view>
 #include <system_error>
+#include <vector>
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include "backends/room_for.hpp"
 #include "backends/ucx/library.hpp"
@@ -37,6 +42,17 @@ void set(ucp_config_t* config, const Setting& setting) {
   if (status != UCS_ERR_NO_ELEM && status != UCS_ERR_INVALID_PARAM) check("ucp_config_modify", status);
 }
 
+/// What the environment sets, as "UCX_TLS=tcp, UCX_PROTO_ENABLE=n". UCX says that it fails, and its log alone says why.
+std::string given_settings() {
+  std::vector<std::string_view> given;
+  for (char** each = environ; each != nullptr && *each != nullptr; ++each) {
+    const std::string_view setting = *each;
+    if (setting.starts_with("UCX_") && !setting.starts_with("UCX_LOG_LEVEL=")) given.push_back(setting);
+  }
+  std::sort(given.begin(), given.end());
+  return fmt::format("{}", fmt::join(given, ", "));
+}
+
 /// UCX itself aborts when no more files may be opened, or calls it something else.
 void expect_files_to_be_left() {
   constexpr std::int64_t needed = 24;  // measured with UCX 1.13 on one machine: 21 with its default transports
@@ -59,8 +75,15 @@ void expect_files_to_be_left() {
 
 void check(const char* what, ucs_status_t status) {
   if (status == UCS_OK) return;
-  throw Error(ErrorKind::environment, fmt::format("{} failed ({}): see UCX_TLS and UCX_NET_DEVICES, or ucx_info -d",
-                                                  what, library().status_string(status)));
+  const std::string given = given_settings();
+  if (given.empty()) {
+    throw Error(ErrorKind::environment, fmt::format("{} failed ({}): see UCX_TLS and UCX_NET_DEVICES, or ucx_info -d",
+                                                    what, library().status_string(status)));
+  }
+  throw Error(ErrorKind::environment,
+              fmt::format("{} failed ({}, with {} in the environment): correct or unset that, UCX_LOG_LEVEL=error says "
+                          "what UCX refuses",
+                          what, library().status_string(status), given));
 }
 
 Context::Context(int ranks, const std::optional<std::string>& segments) {

@@ -29,8 +29,8 @@ std::string missing_avx512_bf16() {
 }
 
 std::string missing_amx() {
-  const std::string missing = missing_avx512_bf16();
-  return missing.empty() ? missing_tiles() : missing;
+  const std::string& missing = missing_tiles();  // first: processors that have tiles have the rest
+  return missing.empty() ? missing_avx512_bf16() : missing;
 }
 
 std::string missing_avx2() {

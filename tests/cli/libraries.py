@@ -87,6 +87,19 @@ def transports_are_loaded_by_who_uses_them():
                 assert "UCX_LOG_FILE" in told or not told, (log, told)
 
 
+def settings_that_ucx_refuses():
+    """UCX's own words are on its log alone: the line names what is set."""
+    if not USES_UCX:
+        print("settings that UCX refuses: skipped (it is not usable here)")
+        return
+    for name, value in (("UCX_TLS", ""), ("UCX_TLS", "no_such_transport"), ("UCX_KEEPALIVE_INTERVAL", "abc")):
+        with tempfile.TemporaryDirectory() as folder:
+            for process in two_processes(folder, "--transport ucx --timeout 20", **{name: value}):
+                _, told = process.communicate(timeout=60)
+                assert process.returncode == 3 and told.count("\n") == 1, (name, value, process.returncode, told)
+                assert f"with {name}={value}" in told and "UCX_LOG_LEVEL" in told, (name, value, told)
+
+
 def signals_stay_ours():
     """UCX takes some while it is loaded: SIGHUP for its debugger, and those of faults."""
     if not USES_UCX:
@@ -169,7 +182,8 @@ def a_reader_that_takes_its_time():
     assert process.wait(timeout=60) == 0 and len(rows) > 100, (len(rows), process.stderr.read())
 
 
-for check in (blas_is_loaded_by_step_alone, transports_are_loaded_by_who_uses_them, signals_stay_ours, address_space_is_short, settings_of_other_programs, results_stand_alone, standard_output_by_name,
+for check in (blas_is_loaded_by_step_alone, transports_are_loaded_by_who_uses_them, settings_that_ucx_refuses,
+              signals_stay_ours, address_space_is_short, settings_of_other_programs, results_stand_alone, standard_output_by_name,
               a_reader_that_takes_its_time):
     check()
     print(check.__name__, "fine")

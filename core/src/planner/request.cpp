@@ -37,8 +37,9 @@ std::variant<Routes, WhyNot> routes_of(const ScheduleRequest& request, const Mac
   if (node_size < 0 || ahead < 0) return Routes{node_size, ahead};  // Lowering refuses them
   if (0 < node_size && node_size < ranks) return Routes{node_size, ahead};
   if (ahead == 0) return Routes{};
-  const std::string why = fmt::format("ahead {} (one node has {} ranks: nothing travels between nodes): {}", ahead,
-                                      ranks, node_size == 0 ? "add node_size" : "use more ranks, or smaller nodes");
+  const std::string why =
+      fmt::format("ahead {} (one node has {} rank{}: nothing travels between nodes): {}", ahead, ranks,
+                  ranks == 1 ? "" : "s", node_size == 0 ? "add node_size" : "use more ranks, or smaller nodes");
   return WhyNot{WhyNot::Kind::no_nodes, request.schedule, ranks, why, why};
 }
 

@@ -94,8 +94,8 @@ void check_caches(const ServingCall& call, const Problem& problem) {
   if (call.pages_a_request < 0) refuse(fmt::format("{} pages a request (a number): give it", call.pages_a_request));
   const std::int64_t tokens = call.k.sequence();
   if (tokens < least_page || tokens > most_page || tokens % least_page != 0) {
-    refuse(fmt::format("pages of {} tokens (from {} to {}, a multiple of {}): use others", tokens, least_page,
-                       most_page, least_page));
+    refuse(fmt::format("a cache in pages of {} tokens (a page has {} to {}, a multiple of {}): use others", tokens,
+                       least_page, most_page, least_page));
   }
   if (std::ssize(call.pages) != requests * call.pages_a_request) {
     refuse(fmt::format("a table of {} pages for {} requests of {} each: give a row for each request", call.pages.size(),
