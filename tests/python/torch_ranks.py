@@ -1,5 +1,6 @@
 """What every rank does under torchrun: distattn.torch against PyTorch's own attention in float64."""
 
+import functools
 import os
 import pickle
 import sys
@@ -214,6 +215,18 @@ class Attention(unittest.TestCase):
             (lambda: distattn.torch.attention(q, k, v, sharding=sharding, window_size=(1, 2, 3)), "it has two sides"),
             (lambda: distattn.torch.attention(q, k, v, sharding=sharding, dropout_p=0.5, dropout_seed=torch.ones(2)),
              "dropout_seed has 2 numbers"),
+            *((functools.partial(distattn.torch.attention, q, k, v, sharding=sharding, dropout_p=0.5,
+                                 dropout_seed=torch.ones(1).to(kind)), f"dropout_seed is a {kind}")
+              for kind in (torch.float32, torch.bool, torch.complex64)),
+            *((functools.partial(distattn.torch.attention, q, k, v, sharding=sharding, dropout_p=0.5,
+                                 **{name: torch.ones(1, dtype=torch.int64, device="meta")}), f"{name} has no values")
+              for name in ("dropout_seed", "cu_seqlens", "positions", "sinks")),
+            (lambda: distattn.torch.attention(q, k.to("meta"), v, sharding=sharding), "k has no values"),
+            (lambda: distattn.torch.attention(q, k, v, sharding=sharding, positions=torch.tensor(3)),
+             "positions are not those"),
+            (lambda: distattn.torch.attention(q, k, v, sharding=sharding,
+                                              positions=(sharding.positions + 1).to(torch.uint64)),
+             "positions are not those"),
             (lambda: distattn.torch.attention(q, k, v, sharding=sharding, cu_seqlens=[]), "cu_seqlens is"),
             (lambda: distattn.torch.attention(q, k, v, sharding=sharding,
                                               cu_seqlens=torch.tensor([[0, 9, TOKENS], [0, 8, TOKENS]])),

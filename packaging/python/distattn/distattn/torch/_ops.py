@@ -226,7 +226,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor | None, sinks: Tensor | None, number:
     """o, lse and max_logit in the sharding of a number; 0 is the one that is current when it is computed."""
     check_values(v, value_dim)
     if not torch.compiler.is_compiling():
-        _check_arguments(causal, window_size, first_keys, schedule, max_logit, value_dim, dropout_seed, q=q, k=k, v=v,
+        _check_arguments(causal, window_size, first_keys, schedule, max_logit, value_dim, dropout_seed, cu_seqlens, q=q, k=k, v=v,
                          sinks=sinks, positions=positions)
     left, right = window_size
     kind = q.device.type
@@ -245,7 +245,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor | None, sinks: Tensor | None, number:
 
 
 def _check_arguments(causal: Any, window_size: Any, first_keys: Any, schedule: Any, max_logit: Any, value_dim: Any,
-                     dropout_seed: Any, **tensors: Any) -> None:
+                     dropout_seed: Any, cu_seqlens: Any, **tensors: Any) -> None:
     flag(causal, "causal")
     window_of(window_size)
     integer(first_keys, "first_keys")
@@ -259,7 +259,11 @@ def _check_arguments(causal: Any, window_size: Any, first_keys: Any, schedule: A
             raise UsageError(f"{name} is a nested tensor (not supported): pass a dense one, and documents as cu_seqlens")
     if isinstance(dropout_seed, Tensor) and dropout_seed.numel() != 1:
         raise UsageError(f"dropout_seed has {dropout_seed.numel()} numbers (one counts on all ranks): pass one")
-    if isinstance(dropout_seed, Tensor) and dropout_seed.dtype.is_floating_point:
+    for name, tensor in {**tensors, "dropout_seed": dropout_seed, "cu_seqlens": cu_seqlens}.items():
+        if isinstance(tensor, Tensor) and tensor.is_meta and not tensors["q"].is_meta:
+            raise UsageError(f"{name} has no values (it is on the meta device, q is not): pass one that has")
+    if isinstance(dropout_seed, Tensor) and (dropout_seed.dtype.is_floating_point or dropout_seed.dtype.is_complex or
+                                             dropout_seed.dtype == torch.bool):
         raise UsageError(f"dropout_seed is a {dropout_seed.dtype} (an integer of 64 bits): pass integers")
     _refuse_derivatives(*(tensor for tensor in tensors.values() if tensor is not None))
 

@@ -180,7 +180,9 @@ class Sharding:
 
     def check_positions(self, positions: torch.Tensor) -> None:
         """Refuses positions that are not those of this rank's tokens, in the sequence or in its documents."""
-        rows = positions.reshape(-1, positions.shape[-1]).cpu()
+        rows = positions.reshape(-1, positions.shape[-1] if positions.dim() else 1).cpu()
+        if not rows.dtype.is_floating_point and not rows.dtype.is_complex:
+            rows = rows.to(torch.int64)  # unsigned ones are not compared with signed ones
         for expected in (self.positions, self.document_positions):
             if rows.shape[1] == len(expected) and bool((rows == expected).all()):
                 return
