@@ -42,7 +42,8 @@ void set(ucp_config_t* config, const Setting& setting) {
   if (status != UCS_ERR_NO_ELEM && status != UCS_ERR_INVALID_PARAM) check("ucp_config_modify", status);
 }
 
-/// What the environment sets, as "UCX_TLS=tcp, UCX_PROTO_ENABLE=n". UCX says that it fails, and its log alone says why.
+/// Ends a reason, as ", with UCX_TLS=tcp, UCX_PROTO_ENABLE=n in the environment", or empty if nothing is set there. UCX
+/// says that it fails, and its log alone says why.
 std::string given_settings() {
   std::vector<std::string_view> given;
   for (char** each = environ; each != nullptr && *each != nullptr; ++each) {
@@ -50,7 +51,7 @@ std::string given_settings() {
     if (setting.starts_with("UCX_") && !setting.starts_with("UCX_LOG_LEVEL=")) given.push_back(setting);
   }
   std::sort(given.begin(), given.end());
-  return fmt::format("{}", fmt::join(given, ", "));
+  return given.empty() ? "" : fmt::format(", with {} in the environment", fmt::join(given, ", "));
 }
 
 /// UCX itself aborts when no more files may be opened, or calls it something else.
@@ -75,15 +76,10 @@ void expect_files_to_be_left() {
 
 void check(const char* what, ucs_status_t status) {
   if (status == UCS_OK) return;
-  const std::string given = given_settings();
-  if (given.empty()) {
-    throw Error(ErrorKind::environment, fmt::format("{} failed ({}): see UCX_TLS and UCX_NET_DEVICES, or ucx_info -d",
-                                                    what, library().status_string(status)));
-  }
   throw Error(ErrorKind::environment,
-              fmt::format("{} failed ({}, with {} in the environment): correct or unset that, UCX_LOG_LEVEL=error says "
-                          "what UCX refuses",
-                          what, library().status_string(status), given));
+              fmt::format("{} failed ({}{}): see UCX_TLS and UCX_NET_DEVICES, ucx_info -d, or what UCX_LOG_LEVEL=error "
+                          "says",
+                          what, library().status_string(status), given_settings()));
 }
 
 Context::Context(int ranks, const std::optional<std::string>& segments) {

@@ -205,6 +205,9 @@ TEST_CASE("bad requests are refused by number before anything is read") {
     ServingCall shorter = plain.call;
     shorter.k.shape[1] = shorter.v.shape[1] = 60;
     CHECK(refused(shorter, "request 1 has 100 keys on this rank (its cache has room for 60)"));
+    ServingCall odd = paged.call;
+    odd.k.shape[1] = odd.v.shape[1] = 15;
+    CHECK(refused(odd, "a cache in pages of 15 tokens (a page has 16 to 4096, a multiple of 16)"));
     ServingCall wrong = paged.call;
     wrong.k.dtype = DType::bf16;
     CHECK(refused(wrong, "k is bf16"));

@@ -44,6 +44,7 @@ def check_choice(isas):
             expect(forced["why"].startswith(isa + " "), f"DISTATTN_ISA={isa} gave {forced['why']}")
         else:
             expect("lacks" in forced["why"], f"{isa} is not usable for no reason: {forced['why']}")
+            expect(isa != "amx" or "AMX" in forced["why"], f"amx lacks {forced['why']}")
             print(f"{isa}: {forced['why']}")
     unknown = cpu("avx1024")
     expect(not unknown["usable"] and all(isa in unknown["why"] for isa in isas), f"avx1024 is {unknown}")

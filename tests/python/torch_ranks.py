@@ -294,6 +294,8 @@ class Shards(unittest.TestCase):
         sharding = distattn.torch.Sharding(seq=TOKENS, comm=COMM, cu_seqlens=[0, 10, 10, TOKENS])
         expected = torch.cat([torch.arange(10), torch.arange(TOKENS - 10)])
         self.assertTrue(torch.equal(sharding.unshard(sharding.document_positions, 0), expected))
+        for kind in (torch.int32, torch.uint64, torch.float32):
+            sharding.check_positions(sharding.document_positions.to(kind))
 
 
 class Groups(unittest.TestCase):

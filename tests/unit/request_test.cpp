@@ -82,6 +82,12 @@ TEST_CASE("what has no plan has a kind, a reason for lists and a message by itse
        false,
        "ahead 2 (one node has 8 ranks",
        "ahead 2 (one node has 8 ranks: nothing travels between nodes): use more ranks, or smaller nodes"},
+      {{.schedule = "ring", .ahead = 2},
+       Kind::no_nodes,
+       false,
+       "ahead 2 (one node has 1 rank:",
+       "ahead 2 (one node has 1 rank: nothing travels between nodes): add node_size",
+       1},
       {{.schedule = "idle"}, Kind::not_proved, false, "fails its proof (", "schedule idle fails its proof (", 5},
   };
   for (const Case& one : cases) {

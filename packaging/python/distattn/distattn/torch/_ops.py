@@ -226,8 +226,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor | None, sinks: Tensor | None, number:
     """o, lse and max_logit in the sharding of a number; 0 is the one that is current when it is computed."""
     check_values(v, value_dim)
     if not torch.compiler.is_compiling():
-        _check_arguments(causal, window_size, first_keys, schedule, max_logit, value_dim, dropout_seed, cu_seqlens, q=q, k=k, v=v,
-                         sinks=sinks, positions=positions)
+        _check_arguments(causal, window_size, first_keys, schedule, max_logit, value_dim, dropout_seed,
+                         cu_seqlens, q=q, k=k, v=v, sinks=sinks, positions=positions)
     left, right = window_size
     kind = q.device.type
     if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):  # as PyTorch's own attention does
